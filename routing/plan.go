@@ -1,0 +1,187 @@
+package routing
+
+import (
+	"net/netip"
+)
+
+// Ledger is what an earlier run or configuration left that must not be
+// forgotten. It is kept in the state directory.
+type Ledger struct {
+	Protocols  []Protocol
+	Tables     []TableID
+	Priorities []uint32
+	// Links holds the networks last seen on each class link, so that fence and
+	// guard stay while a link is down and its addresses are gone.
+	Links map[string][]netip.Prefix
+}
+
+// Inputs is everything the planner looks at.
+type Inputs struct {
+	Config    *Config
+	Node      string
+	Inventory *Inventory
+	Kernel    *Kernel
+	Peerings  []Peering
+	Ledger    *Ledger
+	Passwords map[string]Secret // by PasswordFile as configured
+}
+
+// Plan is the desired state computed from Inputs.
+type Plan struct {
+	Routes []Route
+	Rules  []Rule
+	Speak  *Speak // nil: no speaker; Announce is left empty, see Announce below
+	// Announce is what to originate once its route is in the kernel.
+	Announce []Origin
+	// Hold, when not empty, is why nothing may be deleted in this pass.
+	Hold string
+	// Own is what Diff may touch at all.
+	Own Ownership
+
+	Classes    []ClassStatus
+	Tables     []TableStatus
+	Peers      []PeerStatus
+	Conditions []Condition
+	Links      map[string][]netip.Prefix // for the ledger
+}
+
+// Origin is an announcement and the route that must be in the kernel first.
+type Origin struct {
+	Announcement
+	Needs RouteKey // zero Dst: nothing
+	Rule  Rule     // zero Family: nothing
+}
+
+// Ownership says which objects of the kernel are ours: our protocol number and
+// our tables and priorities.
+type Ownership struct {
+	Protocols  []Protocol
+	Tables     []TableID
+	Priorities []uint32
+}
+
+// Stage is a place in the order of ops: make before break.
+type Stage uint8
+
+// The stages in the order they are applied. Each is acknowledged before the
+// next is sent.
+const (
+	StageWithdraw Stage = iota
+	StageGuardLookup
+	StageGuard
+	StageFence
+	StageBase // connected and own
+	StagePeers
+	StageDefault
+	StageRules
+	StageDropRules
+	StageDropDefault
+	StageDropPeers
+	StageDropBase
+	StageDropFence
+	StageDropGuard
+	StageDropGuardLookup
+	StageAnnounce
+)
+
+var stageNames = [...]string{
+	"withdraw", "guard lookup", "guard", "fence", "connected and own", "peers", "default", "rules",
+	"drop rules", "drop default", "drop peers", "drop connected and own", "drop fence", "drop guard", "drop guard lookup", "announce",
+}
+
+func (s Stage) String() string { return stageNames[s] }
+
+// Verb is what an op does.
+type Verb uint8
+
+// The verbs. Add never takes over what is there; Replace is used only on a
+// route that the last dump showed as ours.
+const (
+	Add Verb = iota
+	Replace
+	Delete
+)
+
+var verbNames = [...]string{"add", "replace", "delete"}
+
+func (v Verb) String() string { return verbNames[v] }
+
+// Op is one change to the kernel: of a rule when Rule.Family is set, else of a
+// route.
+type Op struct {
+	Stage Stage
+	Verb  Verb
+	Route Route
+	Rule  Rule
+}
+
+// IsRule reports whether the op changes a rule.
+func (o Op) IsRule() bool { return o.Rule.Family != 0 }
+
+// Family returns the family of what the op changes.
+func (o Op) Family() Family {
+	if o.IsRule() {
+		return o.Rule.Family
+	}
+	return o.Route.Family()
+}
+
+// Table returns the table of the route, or the one that the rule selects.
+func (o Op) Table() TableID {
+	if o.IsRule() {
+		return o.Rule.Table
+	}
+	return o.Route.Table
+}
+
+func (o Op) String() string {
+	if o.IsRule() {
+		return o.Verb.String() + " rule " + o.Rule.String()
+	}
+	return o.Verb.String() + " route " + o.Route.String()
+}
+
+// RouteStage is the stage in which a route of ours is added.
+func RouteStage(r Route) Stage {
+	switch {
+	case r.Metric == MetricGuard:
+		return StageGuard
+	case r.Metric == MetricFence:
+		return StageFence
+	case r.Dst.Bits() == 0:
+		return StageDefault
+	case r.Metric == MetricFallback || r.Via.IsValid():
+		return StagePeers
+	}
+	return StageBase
+}
+
+// RuleStage is the stage in which a rule of ours is added.
+func RuleStage(r Rule) Stage {
+	switch {
+	case r.SuppressPrefixLen != NoSuppress:
+		return StageGuardLookup
+	case r.Action == ActionUnreachable && r.IIF == "":
+		return StageGuard
+	}
+	return StageRules
+}
+
+// DropStage is the stage in which what was added in s is deleted.
+func DropStage(s Stage) Stage {
+	switch s {
+	case StageGuardLookup:
+		return StageDropGuardLookup
+	case StageGuard:
+		return StageDropGuard
+	case StageFence:
+		return StageDropFence
+	case StageBase:
+		return StageDropBase
+	case StagePeers:
+		return StageDropPeers
+	case StageDefault:
+		return StageDropDefault
+	}
+	return StageDropRules
+}
