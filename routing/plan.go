@@ -2,6 +2,7 @@ package routing
 
 import (
 	"net/netip"
+	"slices"
 )
 
 // Ledger is what an earlier run or configuration left that must not be
@@ -23,7 +24,10 @@ type Inputs struct {
 	Kernel    *Kernel
 	Peerings  []Peering
 	Ledger    *Ledger
-	Passwords map[string]Secret // by PasswordFile as configured
+	Passwords map[string]Secret // by PasswordFile as configured; a missing one could not be read
+	// Speaking is the newest order to the speaker: addresses that a link has
+	// lost for the moment are taken from it, so that a flap ends no session.
+	Speaking *Speak
 }
 
 // Plan is the desired state computed from Inputs.
@@ -40,16 +44,17 @@ type Plan struct {
 
 	Classes    []ClassStatus
 	Tables     []TableStatus
-	Peers      []PeerStatus
+	Peers      []PeerStatus // Session and HeldTill are filled in by the engine
 	Conditions []Condition
 	Links      map[string][]netip.Prefix // for the ledger
 }
 
-// Origin is an announcement and the route that must be in the kernel first.
+// Origin is an announcement with the route and the rule that must be in the
+// kernel first.
 type Origin struct {
 	Announcement
-	Needs RouteKey // zero Dst: nothing
-	Rule  Rule     // zero Family: nothing
+	Needs     Route // zero Dst: none
+	NeedsRule Rule  // zero Family: none
 }
 
 // Ownership says which objects of the kernel are ours: our protocol number and
@@ -58,6 +63,16 @@ type Ownership struct {
 	Protocols  []Protocol
 	Tables     []TableID
 	Priorities []uint32
+}
+
+// HasRoute reports whether a route of the kernel is ours.
+func (o *Ownership) HasRoute(r *Route) bool {
+	return slices.Contains(o.Protocols, r.Protocol) && slices.Contains(o.Tables, r.Table)
+}
+
+// HasRule reports whether a rule of the kernel is ours.
+func (o *Ownership) HasRule(r *Rule) bool {
+	return slices.Contains(o.Protocols, r.Protocol) && slices.Contains(o.Priorities, r.Priority)
 }
 
 // Stage is a place in the order of ops: make before break.

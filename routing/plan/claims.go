@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"netclass.dev/routing"
+)
+
+// claim is a node's word that a pod CIDR is its own.
+type claim struct {
+	prefix netip.Prefix
+	node   int // index into the inventory
+}
+
+// claims are all pod CIDRs of the inventory, and those that were refused
+// because another node holds the same addresses.
+type claims struct {
+	sorted  []claim // by prefix: address, then length
+	refused map[claim]bool
+}
+
+// settleClaims decides who owns which pod CIDR. Where two nodes claim the same
+// addresses the present holder, by what the kernel shows, keeps them and the
+// newcomer is refused: a typing mistake in one node must not move another's
+// traffic. Two routes of one CIDR are never installed together.
+func (m *maker) settleClaims() claims {
+	nodes := m.in.Inventory.Nodes
+	var cs claims
+	cs.sorted = make([]claim, 0, 2*len(nodes))
+	for i := range nodes {
+		for _, p := range nodes[i].PodCIDRs {
+			cs.sorted = append(cs.sorted, claim{p, i})
+		}
+	}
+	slices.SortFunc(cs.sorted, func(a, b claim) int {
+		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), a.prefix.Bits()-b.prefix.Bits(), a.node-b.node)
+	})
+	for start := 0; start < len(cs.sorted); {
+		end, contested := cs.group(start)
+		if contested {
+			m.settleGroup(&cs, cs.sorted[start:end])
+		}
+		start = end
+	}
+	return cs
+}
+
+// group returns the end of the run of claims inside the prefix at start, and
+// whether more than one node is in it.
+func (cs *claims) group(start int) (end int, contested bool) {
+	top := cs.sorted[start]
+	end = start + 1
+	for end < len(cs.sorted) && top.prefix.Contains(cs.sorted[end].prefix.Addr()) {
+		contested = contested || cs.sorted[end].node != top.node
+		end++
+	}
+	return end, contested
+}
+
+// settleGroup accepts the claims of present holders first, then the others by
+// name, each only where no other node's accepted claim overlaps.
+func (m *maker) settleGroup(cs *claims, group []claim) {
+	if cs.refused == nil {
+		cs.refused = make(map[claim]bool)
+	}
+	order := slices.Clone(group)
+	slices.SortStableFunc(order, func(a, b claim) int {
+		return cmp.Or(boolOrder(m.holds(a), m.holds(b)), a.node-b.node)
+	})
+	accepted := make(map[claim]bool, len(group))
+	for _, c := range order {
+		rival, contested := overlapping(group, accepted, c)
+		if !contested {
+			accepted[c] = true
+			continue
+		}
+		cs.refused[c] = true
+		nodes := m.in.Inventory.Nodes
+		m.condition("node/"+nodes[c.node].Name, "PodCIDRConflict", "pod CIDR %s is refused: node %s holds %s",
+			c.prefix, nodes[rival.node].Name, rival.prefix)
+	}
+}
+
+// overlapping finds an accepted claim of another node that shares addresses
+// with c. The group is sorted, so that those inside c follow it directly.
+func overlapping(group []claim, accepted map[claim]bool, c claim) (claim, bool) {
+	at, _ := slices.BinarySearchFunc(group, c, func(a, b claim) int {
+		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), a.prefix.Bits()-b.prefix.Bits())
+	})
+	for _, o := range group[at:] {
+		if !c.prefix.Contains(o.prefix.Addr()) {
+			break
+		}
+		if o.node != c.node && accepted[o] {
+			return o, true
+		}
+	}
+	for _, o := range group[:at] {
+		if o.node != c.node && o.prefix.Contains(c.prefix.Addr()) && accepted[o] {
+			return o, true
+		}
+	}
+	return claim{}, false
+}
+
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// holds reports whether the kernel shows the node as the holder of its claim,
+// in any of our tables.
+func (m *maker) holds(c claim) bool {
+	n := &m.in.Inventory.Nodes[c.node]
+	f := routing.FamilyOf(c.prefix.Addr())
+	for i := range m.cfg.Tables {
+		t := &m.cfg.Tables[i]
+		r, ok := m.installed(routing.RouteKey{Table: t.ID, Dst: c.prefix, Metric: routing.MetricPath})
+		if !ok {
+			r, ok = m.installed(routing.RouteKey{Table: t.ID, Dst: c.prefix, Metric: routing.MetricFallback})
+		}
+		if !ok {
+			continue
+		}
+		if n.Name == m.in.Node {
+			return !r.Via.IsValid()
+		}
+		if !r.Via.IsValid() {
+			continue
+		}
+		if r.Via == n.InternalIP(f) {
+			return true
+		}
+		if p := t.Routes.Peers; p != nil {
+			if a, _ := m.nodeAddress(n, p.NextHop, p.Link, f); a == r.Via {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// of reports whether a prefix is assigned to the node and not contested.
+func (cs *claims) of(node int, p netip.Prefix) bool { return !cs.refused[claim{p, node}] }
+
+// other returns a node that has addresses of the prefix, other than the given one.
+func (cs *claims) other(node int, p netip.Prefix) (int, bool) {
+	at, _ := slices.BinarySearchFunc(cs.sorted, p, func(c claim, p netip.Prefix) int {
+		return cmp.Or(c.prefix.Addr().Compare(p.Addr()), c.prefix.Bits()-p.Bits())
+	})
+	for i := at; i < len(cs.sorted) && p.Contains(cs.sorted[i].prefix.Addr()); i++ {
+		if cs.sorted[i].node != node && !cs.refused[cs.sorted[i]] {
+			return cs.sorted[i].node, true
+		}
+	}
+	for bits := p.Bits() - 1; bits >= 0; bits-- {
+		wider, err := p.Addr().Prefix(bits)
+		if err != nil {
+			break
+		}
+		at, found := slices.BinarySearchFunc(cs.sorted, wider, func(c claim, p netip.Prefix) int {
+			return cmp.Or(c.prefix.Addr().Compare(p.Addr()), c.prefix.Bits()-p.Bits())
+		})
+		for i := at; found && i < len(cs.sorted) && cs.sorted[i].prefix == wider; i++ {
+			if cs.sorted[i].node != node && !cs.refused[cs.sorted[i]] {
+				return cs.sorted[i].node, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func quote(s string) string { return strconv.Quote(s) }

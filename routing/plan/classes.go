@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"fmt"
+
+	"netclass.dev/routing"
+)
+
+// classes says how each class stands.
+func (m *maker) classes() {
+	for i := range m.cfg.Classes {
+		st := m.class(&m.cfg.Classes[i])
+		if st.Health == routing.Waiting || st.Health == routing.Shared {
+			reason := "Waiting"
+			if st.Health == routing.Shared {
+				reason = "OnFallback"
+			}
+			m.condition("class/"+st.Class.Name, reason, "%s", st.Reason)
+		}
+		m.plan.Classes = append(m.plan.Classes, st)
+	}
+}
+
+func (m *maker) class(c *routing.Class) routing.ClassStatus {
+	st := routing.ClassStatus{Class: *c, Health: routing.Ready}
+	l := m.links[c.Link]
+	if l != nil {
+		st.KernelVLAN = l.VLAN
+		if c.VLAN != 0 && l.VLAN != 0 && l.VLAN != c.VLAN {
+			m.condition("class/"+c.Name, "OtherVLAN", "link %s is on VLAN %d, not %d", c.Link, l.VLAN, c.VLAN)
+		}
+	}
+	if t := m.tallies[c.Link]; t != nil {
+		st.Peers, st.Separated, st.Fallback = t.peers, t.separated, t.fallback
+	}
+	switch {
+	case l == nil && c.Delegated:
+		st.Health, st.Reason = routing.Delegated, "link "+c.Link+" is not in this namespace, as configured"
+		return st
+	case l == nil:
+		st.Health, st.Reason = routing.Waiting, "link "+c.Link+" does not exist"
+		return st
+	case c.Delegated:
+		return st
+	}
+	ok4, why := m.usable(c.Link, routing.IPv4)
+	ok6, _ := m.usable(c.Link, routing.IPv6)
+	if !ok4 && !ok6 {
+		st.Health, st.Reason = routing.Waiting, why
+		return st
+	}
+	if why := m.defaults[c.Link]; why != "" {
+		st.Health, st.Reason = routing.Waiting, why
+		return st
+	}
+	if st.Separated < st.Peers {
+		st.Health = routing.Shared
+		st.Reason = fmt.Sprintf("%d of %d pod CIDRs of peers are not reached over %s", st.Peers-st.Separated, st.Peers, c.Link)
+	}
+	return st
+}

@@ -1,0 +1,129 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"netclass.dev/routing"
+)
+
+// Diff returns the ops that make the kernel what the plan wants, in the order of
+// their stages. It looks only at what is ours, and while the plan holds it
+// deletes nothing.
+func Diff(p *routing.Plan, k *routing.Kernel) []routing.Op {
+	ops := diffRoutes(nil, p, k)
+	ops = diffRules(ops, p, k)
+	slices.SortFunc(ops, order)
+	return ops
+}
+
+func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.Op {
+	wanted := make(map[routing.RouteKey]int, len(p.Routes))
+	for i := range p.Routes {
+		wanted[p.Routes[i].Key()] = i
+	}
+	const (
+		missing = iota
+		stale   // ours is at the key, but another
+		present
+	)
+	state := make([]uint8, len(p.Routes))
+	for i := range k.Routes {
+		r := &k.Routes[i]
+		if !p.Own.HasRoute(r) {
+			continue
+		}
+		at, ok := wanted[r.Key()]
+		switch {
+		case ok && *r == p.Routes[at] || ok && r.Wanted() == p.Routes[at]:
+			state[at] = present
+		case ok:
+			state[at] = max(state[at], stale)
+		case p.Hold == "":
+			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RouteStage(*r)), Verb: routing.Delete, Route: r.Wanted()})
+		}
+	}
+	for i, s := range state {
+		r := p.Routes[i]
+		switch s {
+		case missing:
+			ops = append(ops, routing.Op{Stage: routing.RouteStage(r), Verb: routing.Add, Route: r})
+		case stale:
+			ops = append(ops, routing.Op{Stage: routing.RouteStage(r), Verb: routing.Replace, Route: r})
+		}
+	}
+	return dropTwins(ops, p, k, wanted, func(at int) bool { return state[at] == present })
+}
+
+// dropTwins deletes what stands beside a route that is as it should be: IPv6
+// lets two routes of ours share one prefix and metric, and would use both.
+func dropTwins(ops []routing.Op, p *routing.Plan, k *routing.Kernel, wanted map[routing.RouteKey]int, present func(int) bool) []routing.Op {
+	for i := range k.Routes {
+		r := &k.Routes[i]
+		if r.Family() != routing.IPv6 || !p.Own.HasRoute(r) {
+			continue
+		}
+		if at, ok := wanted[r.Key()]; ok && present(at) && r.Wanted() != p.Routes[at] {
+			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RouteStage(*r)), Verb: routing.Delete, Route: r.Wanted()})
+		}
+	}
+	return ops
+}
+
+func diffRules(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.Op {
+	wanted := make(map[routing.Rule]bool, len(p.Rules))
+	for _, r := range p.Rules {
+		wanted[r] = true
+	}
+	for _, r := range k.Rules {
+		if !p.Own.HasRule(&r) {
+			continue
+		}
+		if wanted[r] {
+			delete(wanted, r)
+			continue
+		}
+		if p.Hold == "" {
+			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RuleStage(r)), Verb: routing.Delete, Rule: r})
+		}
+	}
+	for _, r := range p.Rules {
+		if wanted[r] {
+			ops = append(ops, routing.Op{Stage: routing.RuleStage(r), Verb: routing.Add, Rule: r})
+		}
+	}
+	return ops
+}
+
+// Flush returns the ops that take everything of ours out, in safe order.
+func Flush(own routing.Ownership, k *routing.Kernel) []routing.Op {
+	return Diff(&routing.Plan{Own: own}, k)
+}
+
+// order sorts ops by stage and, so that a plan always reads the same, by what
+// they change.
+func order(a, b routing.Op) int {
+	if c := int(a.Stage) - int(b.Stage); c != 0 {
+		return c
+	}
+	if a.IsRule() != b.IsRule() {
+		if a.IsRule() {
+			return 1
+		}
+		return -1
+	}
+	if a.IsRule() {
+		return cmp.Or(
+			int(a.Rule.Family)-int(b.Rule.Family),
+			cmp.Compare(a.Rule.Priority, b.Rule.Priority),
+			a.Rule.From.Compare(b.Rule.From),
+			a.Rule.To.Compare(b.Rule.To),
+		)
+	}
+	return cmp.Or(
+		cmp.Compare(a.Route.Table, b.Route.Table),
+		a.Route.Dst.Addr().Compare(b.Route.Dst.Addr()),
+		a.Route.Dst.Bits()-b.Route.Dst.Bits(),
+		cmp.Compare(a.Route.Metric, b.Route.Metric),
+	)
+}

@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+
+	"netclass.dev/routing"
+)
+
+// fence plans the fence of a table in one family: the cluster's prefix sets and
+// the networks of every class link. It returns why a default would not be safe
+// behind it, "" when it is.
+func (m *maker) fence(t *routing.Table, f routing.Family, wait func(what, why string)) (unsafe string) {
+	if t.Fence == nil {
+		return ""
+	}
+	for _, dst := range m.fenced(t.Fence, f, true) {
+		if !m.add(routing.Route{Table: t.ID, Dst: dst, Metric: routing.MetricFence, Type: routing.Unreachable}) {
+			unsafe = "the fence of " + dst.String() + " cannot be installed"
+			wait("fence "+dst.String(), "another route has its place")
+		}
+		if net, ok := m.tooWide(dst); ok {
+			m.condition("table/"+t.Name, "FenceTooWide",
+				"the fence of %s is wider than the connected network %s: what lies beside it is not reached through this table; name the narrower networks", dst, net)
+		}
+	}
+	if unsafe == "" {
+		unsafe = m.unknownNetwork()
+	}
+	return unsafe
+}
+
+// unknownNetwork names a class link without a gateway that exists but has never
+// shown a network: what is not known cannot be fenced.
+func (m *maker) unknownNetwork() string {
+	for i := range m.cfg.Classes {
+		c := &m.cfg.Classes[i]
+		if c.Delegated || !m.gatewayless(c.Link) || m.links[c.Link] == nil {
+			continue
+		}
+		if len(m.networks[c.Link]) == 0 {
+			return "the network of " + c.Link + " is not known yet, so it cannot be fenced"
+		}
+	}
+	return ""
+}
+
+// fenced returns the prefixes of the named networks and of the class links of
+// one family, each once. Links with a gateway are left out unless all is set.
+func (m *maker) fenced(names []string, f routing.Family, all bool) []netip.Prefix {
+	var ps []netip.Prefix
+	add := func(from []netip.Prefix) {
+		for _, p := range from {
+			if routing.FamilyOf(p.Addr()) == f && !slices.Contains(ps, p) {
+				ps = append(ps, p)
+			}
+		}
+	}
+	for _, name := range names {
+		add(m.cfg.Network(name))
+	}
+	for i := range m.cfg.Classes {
+		if link := m.cfg.Classes[i].Link; all || m.gatewayless(link) {
+			add(m.networks[link])
+		}
+	}
+	return ps
+}
+
+// guard plans the guard: in main at the highest metric, or as rules where a CNI
+// reads main.
+func (m *maker) guard() {
+	g := m.cfg.Guard
+	if g == nil {
+		return
+	}
+	var names []string
+	for _, name := range g.Networks {
+		if link, ok := m.served(name); ok {
+			names = append(names, name)
+		} else {
+			m.condition("guard/"+name, "NoClassLink",
+				"%s is not guarded here: this node has no link %s, so the way to it may well be the router", name, link)
+		}
+	}
+	for _, f := range routing.Families {
+		for _, dst := range m.fenced(names, f, false) {
+			if net, wide := m.tooWide(dst); wide {
+				m.condition("guard/"+dst.String(), "GuardTooWide",
+					"%s is not guarded: it is wider than the connected network %s, and would cut off what lies beside it; name %s instead", dst, net, net)
+				continue
+			}
+			if g.AsRules {
+				m.guardRules(g.Priority, f, dst)
+			} else {
+				m.add(routing.Route{Table: routing.MainID, Dst: dst, Metric: routing.MetricGuard, Type: routing.Unreachable})
+			}
+		}
+	}
+}
+
+// guardRules plans the guard of one prefix as two rules: main may answer only
+// with a route at least as long as the prefix, and nothing comes after it.
+func (m *maker) guardRules(priority uint32, f routing.Family, dst netip.Prefix) {
+	if dst.Bits() == 0 {
+		return
+	}
+	m.addRule(routing.Rule{
+		Family: f, Priority: priority, To: dst,
+		Table: routing.MainID, SuppressPrefixLen: dst.Bits() - 1,
+	})
+	m.addRule(routing.Rule{
+		Family: f, Priority: priority + 1, To: dst,
+		Action: routing.ActionUnreachable, SuppressPrefixLen: routing.NoSuppress,
+	})
+}
+
+// served reports whether this node has a link whose class carries traffic to
+// the network, and the name of the link that it would need. A network that no
+// class is about is guarded everywhere.
+func (m *maker) served(network string) (link string, ok bool) {
+	asked := false
+	for i := range m.cfg.Classes {
+		c := &m.cfg.Classes[i]
+		for _, tr := range c.Traffic {
+			if tr.To != network {
+				continue
+			}
+			asked = true
+			if m.links[c.Link] != nil || len(m.networks[c.Link]) > 0 {
+				return c.Link, true
+			}
+			link = c.Link
+		}
+	}
+	return link, !asked
+}
+
+// tooWide returns a connected network of this node that a prefix is wider than,
+// other than those of the CNI's own pod CIDRs.
+func (m *maker) tooWide(p netip.Prefix) (netip.Prefix, bool) {
+	f := routing.FamilyOf(p.Addr())
+	for i := range m.in.Kernel.Links {
+		for _, net := range connected(&m.in.Kernel.Links[i], f) {
+			if net.Bits() > p.Bits() && p.Contains(net.Addr()) && !m.insideOwn(net) && !net.Addr().IsLoopback() {
+				return net, true
+			}
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+func (m *maker) insideOwn(p netip.Prefix) bool {
+	if m.self == nil {
+		// Without the inventory own pod CIDRs are not known; the CNI's bridge
+		// must not make the guard fall.
+		for _, pods := range m.cfg.Network("pods") {
+			if pods.Overlaps(p) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, own := range m.self.PodCIDRs {
+		if own.Bits() <= p.Bits() && own.Contains(p.Addr()) {
+			return true
+		}
+	}
+	return false
+}

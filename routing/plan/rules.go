@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"net/netip"
+
+	"netclass.dev/routing"
+)
+
+// vipPriority is where `iif LINK to VIPs unreachable` stands: after every table
+// that may deliver them, just before main would send them back to the router.
+const vipPriority uint32 = 32761
+
+// rules plans the rules that select a table and returns them as text.
+func (m *maker) rules(t *routing.Table, wait func(what, why string)) []string {
+	var text []string
+	for i := range t.Rules {
+		s := &t.Rules[i]
+		for _, f := range routing.Families {
+			if s.Priority.Of(f) == 0 {
+				continue
+			}
+			for _, from := range m.selector(s.From, f) {
+				if own, ok := m.ownAddressIn(from); ok {
+					wait("rule from "+from.String(), "it contains this node's own address "+own.String()+
+						", whose replies would leave by the wrong link; name the narrower networks")
+					m.condition("table/"+t.Name, "FromContainsNodeAddress",
+						"the rule from %s is not installed: it contains this node's own address %s", from, own)
+					continue
+				}
+				for _, to := range m.selector(s.To, f) {
+					r := routing.Rule{
+						Family: f, Priority: s.Priority.Of(f), From: from, To: to,
+						Table: t.ID, SuppressPrefixLen: routing.NoSuppress,
+					}
+					if why := m.addRule(r); why != "" {
+						wait("rule "+r.String(), why)
+						continue
+					}
+					text = append(text, r.String())
+				}
+			}
+		}
+	}
+	return text
+}
+
+// selector returns the prefixes of a rule's set in a family; a set that is not
+// named matches all.
+func (m *maker) selector(name string, f routing.Family) []netip.Prefix {
+	if name == "" {
+		return []netip.Prefix{{}}
+	}
+	return familyNetworks(m.cfg.Network(name), f)
+}
+
+// addRule plans a rule unless it would break local delivery, and returns why
+// not.
+func (m *maker) addRule(r routing.Rule) string {
+	r.Protocol = m.cfg.Daemon.Protocol
+	for _, k := range m.in.Kernel.Rules {
+		if k.Family != r.Family {
+			continue
+		}
+		if k.Table == routing.LocalID && k.Action == routing.ActionLookup && !k.From.IsValid() && !k.To.IsValid() && r.Priority <= k.Priority {
+			m.condition("rule/"+r.String(), "BeforeLocal",
+				"rule %q is not installed: the rule that delivers local packets stands at %d, and it would come first", r, k.Priority)
+			return "it would come before local delivery"
+		}
+		if k.Priority == r.Priority && !m.mineProtocol(k.Protocol) && !sameSelector(k, r) {
+			m.condition("rule/"+r.String(), "ForeignRule", "protocol %d has the rule %q at the same priority", k.Protocol, k)
+		}
+	}
+	m.plan.Rules = append(m.plan.Rules, r)
+	return ""
+}
+
+// sameSelector reports whether two rules do the same for the same packets. A
+// twin under another protocol costs nothing, and stays when ours goes.
+func sameSelector(a, b routing.Rule) bool {
+	a.Protocol, b.Protocol = 0, 0
+	return a == b
+}
+
+// ownAddressIn returns an address of this node on a class link, or an InternalIP,
+// inside a prefix.
+func (m *maker) ownAddressIn(p netip.Prefix) (netip.Addr, bool) {
+	if !p.IsValid() {
+		return netip.Addr{}, false
+	}
+	for i := range m.cfg.Classes {
+		l := m.links[m.cfg.Classes[i].Link]
+		if l == nil {
+			continue
+		}
+		for _, a := range l.Addrs {
+			if p.Contains(a.Prefix.Addr()) && a.Prefix.Bits() < routing.FamilyOf(a.Prefix.Addr()).Bits() {
+				return a.Prefix.Addr(), true
+			}
+		}
+	}
+	if m.self != nil {
+		for _, a := range m.self.InternalIPs {
+			if p.Contains(a) {
+				return a, true
+			}
+		}
+	}
+	return netip.Addr{}, false
+}
