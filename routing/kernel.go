@@ -1,8 +1,10 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -273,4 +275,58 @@ func (k *Kernel) Link(name string) *Link {
 		}
 	}
 	return nil
+}
+
+// After returns the picture that acknowledged ops make of this one. The
+// receiver stays as it is: published states share it.
+func (k *Kernel) After(ops []Op) *Kernel {
+	if len(ops) == 0 {
+		return k
+	}
+	next := &Kernel{Links: k.Links}
+	routes := make(map[RouteKey][]Op)
+	rules := make(map[Rule]Verb)
+	for _, op := range ops {
+		if op.IsRule() {
+			rules[op.Rule] = op.Verb
+		} else {
+			key := op.Route.Key()
+			routes[key] = append(routes[key], op)
+		}
+	}
+	next.Routes = make([]Route, 0, len(k.Routes)+len(ops))
+	for _, r := range k.Routes {
+		if !gone(r, routes[r.Key()]) {
+			next.Routes = append(next.Routes, r)
+		}
+	}
+	next.Rules = make([]Rule, 0, len(k.Rules)+len(rules))
+	for _, r := range k.Rules {
+		if _, changed := rules[r]; !changed {
+			next.Rules = append(next.Rules, r)
+		}
+	}
+	for _, op := range ops {
+		switch {
+		case op.Verb == Delete:
+		case op.IsRule():
+			next.Rules = append(next.Rules, op.Rule)
+		default:
+			next.Routes = append(next.Routes, op.Route)
+		}
+	}
+	slices.SortStableFunc(next.Rules, func(a, b Rule) int {
+		return cmp.Or(int(a.Family)-int(b.Family), cmp.Compare(a.Priority, b.Priority))
+	})
+	return next
+}
+
+// gone reports whether one of the ops has taken the route's place or deleted it.
+func gone(r Route, ops []Op) bool {
+	for _, op := range ops {
+		if op.Verb == Replace && r.Protocol == op.Route.Protocol || op.Verb == Delete && r.Wanted() == op.Route {
+			return true
+		}
+	}
+	return false
 }

@@ -60,19 +60,10 @@ func (m *Map) Get(key string) *Node {
 // Require is Get, and reports a key that is missing.
 func (m *Map) Require(key string) *Node {
 	n := m.Get(key)
-	if n == nil && m.ok && !m.has(key) {
+	if n == nil && m.ok {
 		m.node.Errorf("missing key %q%s", key, m.where())
 	}
 	return n
-}
-
-func (m *Map) has(key string) bool {
-	for i := range m.node.fields {
-		if m.node.fields[i].Name == key {
-			return true
-		}
-	}
-	return false
 }
 
 func (m *Map) where() string {
@@ -109,9 +100,7 @@ func (m *Map) Done() {
 
 // Errorf reports an error at the entry's key.
 func (f Field) Errorf(format string, args ...any) {
-	if f.Value != nil {
-		f.Value.doc.add(f.Line, f.Column, Problem{Message: fmt.Sprintf(format, args...)})
-	}
+	f.doc.add(f.Line, f.Column, Problem{Message: fmt.Sprintf(format, args...)})
 }
 
 // DidYouMean returns `; did you mean "x"?` for the nearest of the words, or ""

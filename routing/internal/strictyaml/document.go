@@ -33,7 +33,7 @@ type Document struct {
 func Parse(name string, data []byte, limits Limits) *Document {
 	d := &Document{name: name}
 	if len(data) > limits.Bytes {
-		d.add(0, 0, Problem{Message: fmt.Sprintf("file has %d bytes, at most %d are allowed", len(data), limits.Bytes)})
+		d.add(0, 0, Problem{Message: fmt.Sprintf("file is larger than %d bytes", limits.Bytes)})
 		return d
 	}
 	d.text = normalize(data)

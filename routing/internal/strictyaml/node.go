@@ -42,6 +42,8 @@ type Field struct {
 	Name         string
 	Line, Column int
 	Value        *Node
+
+	doc *Document
 }
 
 // convert makes a Node of the parser's. Its recursion is bounded by the check
@@ -112,13 +114,16 @@ func (d *Document) convertFields(n *Node, values []*ast.MappingValueNode) {
 		if v.Value != nil {
 			f.Value = d.convert(v.Value, f.Name)
 		}
+		if f.Value == nil {
+			f.Value = &Node{doc: d, Key: f.Name, Line: f.Line, Column: f.Column}
+		}
 		n.fields = append(n.fields, f)
 	}
 }
 
 func (d *Document) convertKey(key ast.MapKeyNode) (Field, bool) {
 	t := key.GetToken()
-	f := Field{Line: 1, Column: 1}
+	f := Field{Line: 1, Column: 1, doc: d}
 	if t != nil && t.Position != nil {
 		f.Line, f.Column = t.Position.Line, t.Position.Column
 	}

@@ -26,6 +26,12 @@ func (n *Node) label() string {
 // IsText reports whether the value is a string.
 func (n *Node) IsText() bool { return n != nil && n.kind == kindText }
 
+// IsInt reports whether the value is a whole number.
+func (n *Node) IsInt() bool { return n != nil && n.kind == kindInt }
+
+// IsList reports whether the value is a list.
+func (n *Node) IsList() bool { return n != nil && n.kind == kindList }
+
 // IsMap reports whether the value is a mapping.
 func (n *Node) IsMap() bool { return n != nil && n.kind == kindMap }
 
@@ -65,13 +71,13 @@ func (n *Node) Uint(least, most, absent uint64) uint64 {
 		n.wrong("a whole number")
 		return absent
 	}
+	digits := strings.TrimPrefix(n.text, "-")
 	// A leading zero is octal to some readers and decimal to others.
-	octal := len(n.text) > 1 && n.text[0] == '0'
-	v, err := strconv.ParseUint(n.text, 10, 64)
-	if err != nil && (octal || !strings.HasPrefix(n.text, "-")) && strings.Trim(n.text, "0123456789") != "" || octal {
+	if strings.Trim(digits, "0123456789") != "" || len(digits) > 1 && digits[0] == '0' {
 		n.Errorf("%s must be a plain decimal number, not %s", n.label(), n.text)
 		return absent
 	}
+	v, err := strconv.ParseUint(n.text, 10, 64)
 	if err != nil || v < least || v > most {
 		n.Errorf("%s must be %d to %d, not %s", n.label(), least, most, n.text)
 		return absent

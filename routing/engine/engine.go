@@ -1,0 +1,197 @@
+// Package engine is the one loop that owns everything: it reads the inputs, has
+// the planner think, has the kernel and the speaker act, checks the result and
+// publishes it.
+//
+// Events carry no data into it. They set a mark, and the next pass looks again,
+// so that a lost, doubled or unreadable event never means more than "look".
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// Kernel is the hand that dumps, changes and watches the kernel.
+type Kernel interface {
+	// Dump returns a complete picture, or an error: never a part of one.
+	Dump(context.Context) (*routing.Kernel, error)
+	// Apply makes the changes of one stage. It returns nil, or one error (or
+	// nil) for each op.
+	Apply(context.Context, []routing.Op) []error
+	// Watch calls notify on every event that matters, until ctx ends; dump says
+	// whether the picture can no longer be trusted.
+	Watch(ctx context.Context, notify func(dump bool)) error
+	// SetRange says whose routes and which tables matter to Watch.
+	SetRange([]routing.Protocol, []routing.TableID)
+	// Probe asks whether a next hop on a link is alive.
+	Probe(ctx context.Context, link string, hop netip.Addr) (alive bool, err error)
+}
+
+// Speaker is the hand that talks BGP.
+type Speaker interface {
+	// Set gives the whole wanted state; nil ends the speaker. It returns once
+	// the speaker has confirmed it, or with ctx; the order stands either way.
+	Set(context.Context, *routing.Speak) error
+	Sessions() []routing.Session
+	Status() routing.SpeakerStatus
+	// Close ends the speaker, with CEASE to its peers or without a word.
+	Close(cease bool) error
+}
+
+// Options are what an engine is made of.
+type Options struct {
+	Kernel    Kernel
+	Speaker   Speaker
+	Inventory func() *routing.Inventory // never nil
+	Node      func(*routing.Config) string
+	StateDir  string // empty: nothing is remembered
+	Version   string
+	Log       *slog.Logger
+}
+
+// Engine runs passes. All its fields but the marks and the published state
+// belong to the goroutine of Run.
+type Engine struct {
+	opt     Options
+	log     *slog.Logger
+	started time.Time
+
+	wake   chan struct{} // one slot
+	dump   atomic.Bool   // the picture can no longer be trusted
+	config atomic.Pointer[configuration]
+	shown  atomic.Pointer[published]
+
+	kernel     *routing.Kernel // the last confirmed picture; nil: none
+	dumpedAt   time.Time
+	ledger     ledger
+	inventory  *routing.Inventory // with what was good of earlier ones
+	sessions   sessions
+	speaking   *routing.Speak // the newest order
+	spoke      bool           // an order has been given
+	failures   int            // passes in a row that had one
+	conditions conditions
+	stats      routing.PassStatus
+}
+
+// configuration is a configuration in force and what came with it.
+type configuration struct {
+	config    *routing.Config // nil: idle
+	status    routing.ConfigStatus
+	passwords map[string]routing.Secret
+}
+
+// New returns an engine that idles until it is configured.
+func New(opt Options) *Engine {
+	e := &Engine{
+		opt:     opt,
+		log:     opt.Log,
+		started: time.Now(),
+		wake:    make(chan struct{}, 1),
+	}
+	e.sessions.init(opt.Kernel, e.Look)
+	e.config.Store(&configuration{})
+	e.shown.Store(&published{state: &routing.State{
+		Version: opt.Version, Started: e.started, Now: e.started,
+		Health: routing.IdleState, Plan: &routing.Plan{}, Kernel: &routing.Kernel{},
+	}, next: make(chan struct{})})
+	e.dump.Store(true)
+	return e
+}
+
+// Configure puts a configuration in force, from the next pass on.
+func (e *Engine) Configure(c *routing.Config, status routing.ConfigStatus, passwords map[string]routing.Secret) {
+	status.Config = c
+	e.config.Store(&configuration{config: c, status: status, passwords: passwords})
+	e.LookAndDump()
+}
+
+// Reject says why the newest configuration is not in force. The last good one
+// stays.
+func (e *Engine) Reject(reason string) {
+	c := *e.config.Load()
+	c.status.Error = reason
+	e.config.Store(&c)
+	e.Look()
+}
+
+// Look asks for a pass.
+func (e *Engine) Look() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// LookAndDump asks for a pass that reads the kernel anew.
+func (e *Engine) LookAndDump() {
+	e.dump.Store(true)
+	e.Look()
+}
+
+// Timing of the loop.
+const (
+	settle   = 10 * time.Millisecond // between passes, so that a burst of events costs one
+	dumpGap  = 50 * time.Millisecond // between dumps, likewise
+	retryMin = 100 * time.Millisecond
+	retryMax = 10 * time.Second
+)
+
+// Run passes until ctx ends. It leaves kernel and sessions as they are; Stop
+// decides what becomes of them.
+func (e *Engine) Run(ctx context.Context) {
+	e.loadLedger()
+	watching := make(chan struct{})
+	go func() { defer close(watching); e.watch(ctx) }()
+	defer func() { <-watching }()
+	e.Look()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.wake:
+		case <-timer.C:
+		}
+		next := e.pass(ctx)
+		timer.Reset(next)
+		if !pause(ctx, settle) {
+			return
+		}
+	}
+}
+
+// watch keeps the kernel watched.
+func (e *Engine) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := e.opt.Kernel.Watch(ctx, func(dump bool) {
+			if dump {
+				e.dump.Store(true)
+			}
+			e.Look()
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		e.log.Warn("kernel events lost", "error", err)
+		e.LookAndDump()
+		pause(ctx, time.Second)
+	}
+}
+
+// pause waits, and reports false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

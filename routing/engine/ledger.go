@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"netclass.dev/routing"
+)
+
+// ledgerFile is the ledger's name in the state directory.
+const ledgerFile = "ledger.json"
+
+// ledgerVersion is the version of the file's form.
+const ledgerVersion = 1
+
+// ledger is the ledger in force and how it stands to its file.
+type ledger struct {
+	routing.Ledger
+	looked  bool // the kernel has been looked at for what an earlier run left
+	adopted bool // and it had class paths of ours
+	saved   bool // the file holds this ledger
+}
+
+// ledgerDocument is the file's form.
+type ledgerDocument struct {
+	Version    int                       `json:"version"`
+	Protocols  []uint32                  `json:"protocols"`
+	Tables     []routing.TableID         `json:"tables"`
+	Priorities []uint32                  `json:"priorities"`
+	Links      map[string][]netip.Prefix `json:"links"`
+}
+
+// LoadLedger reads the ledger of a state directory. A missing one is empty.
+func LoadLedger(dir string) (routing.Ledger, error) {
+	var l routing.Ledger
+	if dir == "" {
+		return l, nil
+	}
+	data, err := os.ReadFile(filepath.Join(dir, ledgerFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return l, fmt.Errorf("read ledger: %w", err)
+	}
+	var doc ledgerDocument
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return l, fmt.Errorf("read ledger %s: %w", filepath.Join(dir, ledgerFile), err)
+	}
+	if doc.Version != ledgerVersion {
+		return l, fmt.Errorf("read ledger %s: version %d is not known", filepath.Join(dir, ledgerFile), doc.Version)
+	}
+	for _, p := range doc.Protocols {
+		if p > 255 {
+			return l, fmt.Errorf("read ledger %s: protocol %d", filepath.Join(dir, ledgerFile), p)
+		}
+		l.Protocols = append(l.Protocols, routing.Protocol(p))
+	}
+	l.Tables, l.Priorities, l.Links = doc.Tables, doc.Priorities, doc.Links
+	return l, nil
+}
+
+// loadLedger takes up what an earlier run left. One that cannot be read is
+// like none: what it named is still found by the configuration in force.
+func (e *Engine) loadLedger() {
+	l, err := LoadLedger(e.opt.StateDir)
+	if err != nil {
+		e.log.Warn("state not read", "error", err)
+	}
+	e.ledger.Ledger = l
+}
+
+// saveLedger puts a ledger in force and on disk, where it differs.
+func (e *Engine) saveLedger(l routing.Ledger) error {
+	if e.ledger.saved && sameLedger(e.ledger.Ledger, l) {
+		return nil
+	}
+	e.ledger.Ledger = l
+	if e.opt.StateDir == "" {
+		e.ledger.saved = true
+		return nil
+	}
+	err := writeLedger(e.opt.StateDir, l)
+	e.ledger.saved = err == nil
+	return err
+}
+
+func writeLedger(dir string, l routing.Ledger) error {
+	doc := ledgerDocument{Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links}
+	for _, p := range l.Protocols {
+		doc.Protocols = append(doc.Protocols, uint32(p))
+	}
+	data, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save ledger: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("save ledger: %w", err)
+	}
+	return replaceFile(filepath.Join(dir, ledgerFile), append(data, '\n'))
+}
+
+// replaceFile writes a file whole or not at all: after a crash the name holds
+// the old text or the new.
+func replaceFile(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("save %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+			err = fmt.Errorf("save %s: %w", path, err)
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func sameLedger(a, b routing.Ledger) bool {
+	return slices.Equal(a.Protocols, b.Protocols) && slices.Equal(a.Tables, b.Tables) && slices.Equal(a.Priorities, b.Priorities) &&
+		maps.EqualFunc(a.Links, b.Links, slices.Equal)
+}

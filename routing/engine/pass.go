@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/plan"
+)
+
+// pass reads, plans, changes, checks and publishes, and returns when the next
+// pass is due even if nothing happens.
+func (e *Engine) pass(ctx context.Context) time.Duration {
+	start := time.Now()
+	conf := e.config.Load()
+	cfg := conf.config
+	e.stats.Passes++
+	e.stats.At = start
+	e.conditions.begin(start)
+	defer func() { e.stats.Took = time.Since(start) }()
+
+	if cfg == nil || cfg.Idle() {
+		e.idle(ctx, conf)
+		return time.Hour
+	}
+	if err := e.look(ctx, cfg); err != nil {
+		e.stats.Error = err.Error()
+		e.failures++
+		e.conditions.add("kernel", "DumpFailed", err.Error())
+		e.republish(conf)
+		return e.retry(cfg)
+	}
+
+	in := e.inputs(conf)
+	p := plan.Make(in)
+	e.remember(p)
+	e.opt.Kernel.SetRange(p.Own.Protocols, p.Own.Tables)
+
+	e.withdraw(ctx, p)
+	ops := plan.Diff(p, e.kernel)
+	failed := e.apply(ops)
+	e.announce(ctx, p)
+	pending := ops
+	if len(ops) > 0 {
+		pending = plan.Diff(p, e.kernel)
+	}
+
+	e.sessions.want(p.Speak)
+	e.stats.Ops = len(ops)
+	e.stats.Synced = p.Hold == "" && len(pending) == 0 && e.sessions.synced(time.Now())
+	if failed {
+		e.failures++
+		e.dump.Store(true)
+	} else {
+		e.failures = 0
+		e.stats.Error = ""
+	}
+	e.publish(conf, p, pending)
+	return e.retry(cfg)
+}
+
+// retry says when to look again unasked: soon after a failure, when something
+// held runs out, and at the resync time.
+func (e *Engine) retry(cfg *routing.Config) time.Duration {
+	next := time.Until(e.dumpedAt.Add(cfg.Daemon.Resync))
+	if e.failures > 0 {
+		next = min(retryMin<<min(e.failures-1, 10), retryMax)
+	}
+	if due, ok := e.sessions.due(); ok {
+		next = min(next, time.Until(due))
+	}
+	return max(next, settle)
+}
+
+// look makes sure that the picture of the kernel can be trusted.
+func (e *Engine) look(ctx context.Context, cfg *routing.Config) error {
+	stale := e.kernel == nil || time.Since(e.dumpedAt) >= cfg.Daemon.Resync
+	if !e.dump.Load() && !stale {
+		return nil
+	}
+	if gap := dumpGap - time.Since(e.dumpedAt); e.kernel != nil && gap > 0 {
+		pause(ctx, gap)
+	}
+	// The mark is taken down before the dump, so that what happens during it
+	// asks for another.
+	e.dump.Store(false)
+	k, err := e.opt.Kernel.Dump(ctx)
+	if err != nil {
+		e.dump.Store(true)
+		return err
+	}
+	e.kernel, e.dumpedAt = k, time.Now()
+	e.stats.Dumps++
+	return nil
+}
+
+// inputs gathers what the planner looks at.
+func (e *Engine) inputs(conf *configuration) *routing.Inputs {
+	node := e.opt.Node(conf.config)
+	e.inventory = e.keepGood(conf.config, node, e.opt.Inventory())
+	var restart time.Duration
+	if conf.config.BGP != nil {
+		restart = conf.config.BGP.GracefulRestart
+	}
+	peerings := e.sessions.update(time.Now(), e.opt.Speaker.Sessions(), e.kernel, restart)
+	return &routing.Inputs{
+		Config: conf.config, Node: node,
+		Inventory: e.inventory, Kernel: e.kernel, Peerings: peerings,
+		Ledger: &e.ledger.Ledger, Passwords: conf.passwords, Speaking: e.speaking,
+	}
+}
+
+// withdraw takes back at once what is no longer to be announced, before any
+// route that it leads to goes.
+func (e *Engine) withdraw(ctx context.Context, p *routing.Plan) {
+	if e.speaking == nil || p.Speak == nil {
+		return
+	}
+	var still []routing.Announcement
+	for _, a := range e.speaking.Announce {
+		if slices.ContainsFunc(p.Announce, func(o routing.Origin) bool { return sameAnnouncement(o.Announcement, a) && e.backed(o) }) {
+			still = append(still, a)
+		}
+	}
+	if len(still) == len(e.speaking.Announce) {
+		return
+	}
+	less := *e.speaking
+	less.Announce = still
+	e.order(ctx, &less, withdrawTime)
+}
+
+// announce gives the speaker the whole order, with every announcement whose
+// route and rule are in the kernel.
+func (e *Engine) announce(ctx context.Context, p *routing.Plan) {
+	if p.Speak == nil {
+		if e.speaking != nil {
+			e.order(ctx, nil, announceTime)
+		}
+		return
+	}
+	want := *p.Speak
+	want.Announce = nil
+	for _, o := range p.Announce {
+		if e.backed(o) {
+			want.Announce = append(want.Announce, o.Announcement)
+		}
+	}
+	if !e.spoke {
+		want.Restarting = e.ledger.adopted
+	} else if e.speaking != nil {
+		want.Restarting = e.speaking.Restarting
+	}
+	if e.speaking == nil || !equalSpeak(e.speaking, &want) {
+		e.order(ctx, &want, announceTime)
+	}
+}
+
+// Time to wait for the speaker. A withdrawal is worth waiting for; after that
+// the order stands, and what it leads to comes back as an event.
+const (
+	withdrawTime = time.Second
+	announceTime = 100 * time.Millisecond
+)
+
+// order gives the speaker an order. It stands even if the speaker does not
+// confirm it now: the speaker's keeper gives it to the next one.
+func (e *Engine) order(ctx context.Context, s *routing.Speak, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	e.speaking, e.spoke = s, true
+	err := e.opt.Speaker.Set(ctx, s)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		e.conditions.add("speaker", "NotRunning", err.Error())
+	}
+}
+
+// backed reports whether what an announcement leads to is in the kernel.
+func (e *Engine) backed(o routing.Origin) bool {
+	if o.Needs.Dst.IsValid() && !slices.ContainsFunc(e.kernel.Routes, func(r routing.Route) bool { return r.Wanted() == o.Needs }) {
+		return false
+	}
+	return o.NeedsRule.Family == 0 || slices.Contains(e.kernel.Rules, o.NeedsRule)
+}
+
+// remember keeps what must not be forgotten, before anything is changed.
+func (e *Engine) remember(p *routing.Plan) {
+	if !e.ledger.looked {
+		e.ledger.looked = true
+		e.ledger.adopted = slices.ContainsFunc(e.kernel.Routes, func(r routing.Route) bool {
+			return r.Metric == routing.MetricPath && r.Via.IsValid() && r.Dst.Bits() > 0 && p.Own.HasRoute(&r)
+		})
+	}
+	if err := e.saveLedger(routing.Ledger{
+		Protocols: p.Own.Protocols, Tables: p.Own.Tables, Priorities: p.Own.Priorities, Links: p.Links,
+	}); err != nil {
+		e.conditions.add("state", "NotSaved", err.Error())
+	}
+}
+
+func sameAnnouncement(a, b routing.Announcement) bool {
+	return a.Prefix == b.Prefix && a.NextHop == b.NextHop && a.To == b.To &&
+		a.LocalPreference == b.LocalPreference && a.MED == b.MED && a.Prepend == b.Prepend &&
+		slices.Equal(a.Communities, b.Communities)
+}
+
+func equalSpeak(a, b *routing.Speak) bool {
+	return a.ASN == b.ASN && a.RouterID == b.RouterID && a.Port == b.Port && a.Restarting == b.Restarting &&
+		slices.Equal(a.Listen, b.Listen) && slices.Equal(a.Neighbors, b.Neighbors) &&
+		slices.EqualFunc(a.Announce, b.Announce, sameAnnouncement)
+}

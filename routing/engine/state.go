@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// published is a state and the sign that a newer one is there.
+type published struct {
+	state *routing.State
+	next  chan struct{} // closed when the next is published
+}
+
+// State returns what the newest pass left.
+func (e *Engine) State() *routing.State { return e.shown.Load().state }
+
+// Wait returns the first state after a sequence number.
+func (e *Engine) Wait(ctx context.Context, after uint64) (*routing.State, error) {
+	for {
+		p := e.shown.Load()
+		if p.state.Sequence > after {
+			return p.state, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-p.next:
+		}
+	}
+}
+
+// publish shows the state after a pass.
+func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing.Op) {
+	for _, c := range p.Conditions {
+		e.conditions.add(c.Object, c.Reason, c.Message)
+	}
+	s := e.newState(conf)
+	s.Plan, s.Kernel, s.Pending = p, e.kernel, pending
+	s.Peers = e.peers(p)
+	if e.inventory != nil {
+		s.Inventory = *e.inventory
+	}
+	for i := range s.Peers {
+		if err := s.Peers[i].Session.Detail; err != "" && s.Peers[i].Session.State != routing.Established {
+			s.Peers[i].Reason = cmp.Or(s.Peers[i].Reason, err)
+		}
+	}
+	e.show(s)
+}
+
+// republish shows the last state with the conditions of a pass that failed to
+// read the kernel.
+func (e *Engine) republish(conf *configuration) {
+	last := e.State()
+	s := e.newState(conf)
+	s.Plan, s.Kernel, s.Pending, s.Peers, s.Inventory = last.Plan, last.Kernel, last.Pending, last.Peers, last.Inventory
+	e.show(s)
+}
+
+// idle shows that there is nothing to do.
+func (e *Engine) idle(ctx context.Context, conf *configuration) {
+	if e.speaking != nil {
+		e.order(ctx, nil, withdrawTime)
+	}
+	s := e.newState(conf)
+	s.Plan, s.Kernel = &routing.Plan{}, &routing.Kernel{}
+	e.show(s)
+}
+
+func (e *Engine) newState(conf *configuration) *routing.State {
+	if conf.status.Error != "" {
+		e.conditions.add("config", "Rejected", conf.status.Error)
+	}
+	speaker := e.opt.Speaker.Status()
+	if speaker.Wanted && speaker.PID == 0 {
+		e.conditions.add("speaker", "NotRunning", cmp.Or(speaker.LastExit, "it is being started"))
+	}
+	return &routing.State{
+		Version: e.opt.Version, Node: e.nodeName(conf), Now: time.Now(), Started: e.started,
+		Config: conf.status, Speaker: speaker,
+	}
+}
+
+func (e *Engine) nodeName(conf *configuration) string {
+	if conf.config == nil {
+		return e.opt.Node(&routing.Config{})
+	}
+	return e.opt.Node(conf.config)
+}
+
+func (e *Engine) show(s *routing.State) {
+	s.Conditions = e.conditions.end(e.log)
+	s.Health = health(s)
+	last := e.shown.Load()
+	s.Sequence = last.state.Sequence + 1
+	e.stats.Took = time.Since(e.stats.At)
+	s.Pass = e.stats
+	e.shown.Store(&published{state: s, next: make(chan struct{})})
+	close(last.next)
+}
+
+// peers joins what the planner says of each session with what the speaker says.
+func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
+	peers := slices.Clone(p.Peers)
+	for i := range peers {
+		s := e.sessions.of[peers[i].Neighbor.Key]
+		if s == nil {
+			continue
+		}
+		peers[i].Session = s.lastSeen
+		peers[i].Session.Paths = nil
+		if s.held && !s.up {
+			peers[i].Held, peers[i].HeldTill = true, s.until
+		}
+	}
+	return peers
+}
+
+// health sums the state up in one word.
+func health(s *routing.State) routing.Health {
+	if s.Config.Config == nil || s.Config.Config.Idle() {
+		if len(s.Conditions) > 0 {
+			return routing.Degraded
+		}
+		return routing.IdleState
+	}
+	worst := routing.Ready
+	for _, c := range s.Plan.Classes {
+		switch c.Health {
+		case routing.Waiting:
+			worst = routing.Waiting
+		case routing.Shared:
+			if worst == routing.Ready {
+				worst = routing.Shared
+			}
+		}
+	}
+	if degrading(s) {
+		return routing.Degraded
+	}
+	return worst
+}
+
+// degrading reports whether something is wrong that no class shows.
+func degrading(s *routing.State) bool {
+	for _, c := range s.Conditions {
+		switch c.Object {
+		case "kernel", "config", "inventory", "speaker", "state":
+			return true
+		}
+	}
+	return s.Pass.Error != ""
+}
+
+// conditions are what is not as it should be, with the time it began.
+type conditions struct {
+	now   time.Time
+	since map[conditionKey]time.Time
+	list  []routing.Condition
+}
+
+type conditionKey struct{ object, reason, message string }
+
+func (c *conditions) begin(now time.Time) {
+	c.now = now
+	c.list = nil
+}
+
+func (c *conditions) add(object, reason, message string) {
+	for _, have := range c.list {
+		if have.Object == object && have.Reason == reason && have.Message == message {
+			return
+		}
+	}
+	c.list = append(c.list, routing.Condition{Object: object, Reason: reason, Message: message})
+}
+
+// end dates the conditions of the pass and logs those that came and went.
+func (c *conditions) end(log *slog.Logger) []routing.Condition {
+	since := make(map[conditionKey]time.Time, len(c.list))
+	for i := range c.list {
+		k := conditionKey{c.list[i].Object, c.list[i].Reason, c.list[i].Message}
+		at, old := c.since[k]
+		if !old {
+			at = c.now
+			log.Warn("condition", "object", k.object, "reason", k.reason, "message", k.message)
+		}
+		since[k] = at
+		c.list[i].Since = at
+	}
+	for k := range c.since {
+		if _, still := since[k]; !still {
+			log.Info("condition gone", "object", k.object, "reason", k.reason, "message", k.message)
+		}
+	}
+	c.since = since
+	return c.list
+}
