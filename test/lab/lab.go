@@ -65,6 +65,10 @@ func (l *Lab) make(ctx context.Context) error {
 	if l.dir, err = os.MkdirTemp("", dirPrefix); err != nil {
 		return err
 	}
+	// FRR's daemons, with a user of their own, must reach their files in it.
+	if err := os.Chmod(l.dir, 0o755); err != nil {
+		return err
+	}
 	if l.lock, err = lockDir(l.dir); err != nil {
 		return err
 	}

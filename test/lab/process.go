@@ -32,7 +32,15 @@ type Command struct {
 	Env  []string // in addition to our own environment
 	Name string   // names the log file; default: the last element of Path
 	Dir  string   // working directory; default: the host's
+	// Contain is for programs that change their user, which takes from them the
+	// signal that ends them with us: a shell keeps it for them, as the first
+	// process of a process-number namespace that ends when the shell does.
+	Contain bool
 }
+
+// contain passes SIGTERM on. It comes first, because a first process without a
+// handler ignores the signal.
+const contain = `trap 'kill -TERM $!' TERM; "$@" & while kill -0 $! 2>/dev/null; do wait $!; done`
 
 // Start starts a program in the namespace. Its output is appended to a log file
 // in the host's directory. It ends with the lab at the latest.
@@ -48,6 +56,10 @@ func (h *Host) Start(c Command) (*Process, error) {
 	defer log.Close() // the child has its own
 
 	cmd := exec.Command(c.Path, c.Args...)
+	if c.Contain {
+		cmd = exec.Command("/bin/sh", append([]string{"-c", contain, "sh", c.Path}, c.Args...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	}
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Dir = c.Dir
 	if cmd.Dir == "" {
