@@ -1,0 +1,151 @@
+// Package server is the gRPC face of the daemon: it shows the newest published
+// state as protocol buffers, and holds none of its own.
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	pb "netclass.dev/proto/netclass/v1"
+	"netclass.dev/routing"
+)
+
+// Source is what the server shows.
+type Source interface {
+	// State returns the newest state; never nil.
+	State() *routing.State
+	// Wait blocks until there is a state whose Sequence is greater than after,
+	// and returns the newest.
+	Wait(ctx context.Context, after uint64) (*routing.State, error)
+	// Reload reads the configuration anew. A *routing.Invalid lists the faults
+	// of a file that is not taken.
+	Reload(ctx context.Context, validateOnly bool) error
+}
+
+// Limits that keep one client from costing the daemon more than a little.
+const (
+	maxConnections  = 512
+	reservedForRoot = 32 // of maxConnections
+	maxStreams      = 128
+	maxWatches      = 256
+	maxRequest      = 64 << 10
+	maxResponse     = 4 << 20 // what clients accept unless told otherwise
+	handshakeTime   = 5 * time.Second
+	// stopTime is how long running calls may take to end once the server stops.
+	stopTime = 300 * time.Millisecond
+)
+
+// Config is what a server needs.
+type Config struct {
+	Source Source
+	Log    *slog.Logger
+	// Readers and Admins name the groups that may read, and also change.
+	// Empty or unknown: root only.
+	Readers, Admins string
+}
+
+// Server answers on a unix socket.
+type Server struct {
+	pb.UnimplementedNetClassServiceServer
+
+	source  Source
+	log     *slog.Logger
+	access  access
+	views   viewCache
+	watches chan struct{} // a slot for each Watch
+	stop    chan struct{} // closed: streams are to end
+}
+
+// New returns a server that is not serving yet. A Server serves once.
+func New(c Config) *Server {
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		source:  c.Source,
+		log:     log,
+		access:  access{readers: c.Readers, admins: c.Admins},
+		watches: make(chan struct{}, maxWatches),
+		stop:    make(chan struct{}),
+	}
+}
+
+// Serve answers on l until ctx is done, then ends: running calls get a moment,
+// streams are told at once, and whatever is left after that is cut off. It
+// closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	g := grpc.NewServer(
+		grpc.Creds(peerCredentials{}),
+		grpc.ChainUnaryInterceptor(s.unary),
+		grpc.ChainStreamInterceptor(s.stream),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxSendMsgSize(maxResponse),
+		grpc.MaxHeaderListSize(16<<10),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(handshakeTime),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 10 * time.Second}),
+	)
+	pb.RegisterNetClassServiceServer(g, s)
+	checks := health.NewServer()
+	healthpb.RegisterHealthServer(g, checks)
+	reflection.Register(g)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.setHealth(checks, s.source.State())
+	go s.followHealth(ctx, checks)
+
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(&limitedListener{Listener: l, log: s.log}) }()
+	select {
+	case err := <-served:
+		g.Stop()
+		return err
+	case <-ctx.Done():
+	}
+
+	checks.Shutdown()
+	close(s.stop)
+	hard := time.AfterFunc(stopTime, g.Stop)
+	defer hard.Stop()
+	g.GracefulStop()
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// followHealth keeps the health service in step with the state.
+func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
+	st := s.source.State()
+	for {
+		s.setHealth(checks, st)
+		next, err := s.source.Wait(ctx, st.Sequence)
+		if err != nil {
+			return
+		}
+		st = next
+	}
+}
+
+// setHealth reports SERVING unless the daemon is degraded: waiting for a link or
+// a configuration is a healthy daemon's business.
+func (s *Server) setHealth(checks *health.Server, st *routing.State) {
+	status := healthpb.HealthCheckResponse_SERVING
+	if st.Health == routing.Degraded {
+		status = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	checks.SetServingStatus("", status)
+	checks.SetServingStatus(pb.NetClassService_ServiceDesc.ServiceName, status)
+}

@@ -1,0 +1,70 @@
+// Package servertest has a daemon's state without the daemon, for tests of what
+// shows it.
+package servertest
+
+import (
+	"context"
+	"sync"
+
+	"netclass.dev/routing"
+)
+
+// Source publishes the states that a test gives it.
+type Source struct {
+	// OnReload answers Reload; nil: success.
+	OnReload func(ctx context.Context, validateOnly bool) error
+
+	mu      sync.Mutex
+	state   *routing.State
+	changed chan struct{} // closed when state is replaced
+}
+
+// NewSource returns a source that shows st.
+func NewSource(st *routing.State) *Source {
+	return &Source{state: st, changed: make(chan struct{})}
+}
+
+// State returns the newest state.
+func (s *Source) State() *routing.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Publish replaces the state by what change makes of a copy, one pass later.
+func (s *Source) Publish(change func(*routing.State)) *routing.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := *s.state
+	next.Sequence++
+	change(&next)
+	s.state = &next
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return &next
+}
+
+// Wait blocks until there is a state newer than after.
+func (s *Source) Wait(ctx context.Context, after uint64) (*routing.State, error) {
+	for {
+		s.mu.Lock()
+		st, changed := s.state, s.changed
+		s.mu.Unlock()
+		if st.Sequence > after {
+			return st, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Reload answers as OnReload says.
+func (s *Source) Reload(ctx context.Context, validateOnly bool) error {
+	if s.OnReload == nil {
+		return nil
+	}
+	return s.OnReload(ctx, validateOnly)
+}

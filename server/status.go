@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+
+	pb "netclass.dev/proto/netclass/v1"
+	"netclass.dev/routing"
+)
+
+// Bounds of what one answer lists without pages.
+const (
+	maxConditions = 5000
+	maxText       = 1000
+	maxWaiting    = 100
+	maxPaths      = 1000
+)
+
+// GetStatus implements the service.
+func (s *Server) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
+	return &pb.GetStatusResponse{Status: s.view().status()}, nil
+}
+
+func (v *view) status() *pb.Status {
+	m := &pb.Status{
+		Daemon:    v.daemon(),
+		Config:    &pb.ConfigStatus{Path: v.Config.Path, Loaded: stamp(v.Config.LoadedAt), Error: v.Config.Error},
+		Inventory: v.inventory(),
+		Pass:      v.pass(),
+		Speaker: &pb.SpeakerStatus{
+			Wanted: v.Speaker.Wanted, Pid: uint32(max(v.Speaker.PID, 0)), Since: stamp(v.Speaker.Since),
+			Restarts: v.Speaker.Restarts, LastExit: v.Speaker.LastExit,
+		},
+		Sessions: uint32(len(v.Peers)), Classes: uint32(len(v.plan.Classes)), Tables: uint32(len(v.plan.Tables)),
+	}
+	for i := range v.Peers {
+		if v.Peers[i].Session.State == routing.Established {
+			m.SessionsEstablished++
+		} else if v.Peers[i].Held {
+			m.SessionsHeld++
+		}
+	}
+	for i := range v.plan.Classes {
+		if h := v.plan.Classes[i].Health; h == routing.Ready || h == routing.Delegated {
+			m.ClassesReady++
+		}
+	}
+	for i := range v.plan.Tables {
+		if v.plan.Tables[i].Health == routing.Ready {
+			m.TablesReady++
+		}
+	}
+	for i := range v.Conditions[:min(len(v.Conditions), maxConditions)] {
+		m.Conditions = append(m.Conditions, condition(&v.Conditions[i]))
+	}
+	return m
+}
+
+func (v *view) daemon() *pb.Daemon {
+	return &pb.Daemon{Version: v.Version, Node: v.Node, Health: healths[v.Health], Started: stamp(v.Started)}
+}
+
+func (v *view) inventory() *pb.InventoryStatus {
+	return &pb.InventoryStatus{
+		Source: v.Inventory.Source, Nodes: uint32(len(v.Inventory.Nodes)), Synced: v.Inventory.Synced, Stale: v.Inventory.Stale,
+	}
+}
+
+func (v *view) pass() *pb.PassStatus {
+	return &pb.PassStatus{
+		Passes: v.Pass.Passes, Dumps: v.Pass.Dumps, Applied: v.Pass.Applied, Failed: v.Pass.Failed,
+		Last: stamp(v.Pass.At), Took: duration(v.Pass.Took), Changes: uint32(v.Pass.Ops), Error: v.Pass.Error,
+		Synced: v.Pass.Synced, Pending: uint32(len(v.Pending)), Hold: v.plan.Hold,
+	}
+}
+
+func condition(c *routing.Condition) *pb.Condition {
+	return &pb.Condition{Object: c.Object, Reason: c.Reason, Message: clip(c.Message, maxText), Since: stamp(c.Since)}
+}

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "netclass.dev/proto/netclass/v1"
+	"netclass.dev/routing"
+)
+
+// object is one thing that Watch tells of. Its bytes tell whether it changed.
+type object struct {
+	message *pb.Object
+	bytes   string
+}
+
+// watchObjects lists everything that Watch shows of a state: the daemon first,
+// then what depends on what less.
+func (v *view) watchObjects() []object {
+	var list []object
+	seen := map[string]int{}
+	add := func(m *pb.Object) {
+		// Names are unique; a condition may be there twice.
+		if seen[m.Name]++; seen[m.Name] > 1 {
+			m.Name = fmt.Sprintf("%s#%d", m.Name, seen[m.Name])
+		}
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			return // only a text that is not UTF-8 can do this; it is not shown then
+		}
+		list = append(list, object{m, string(b)})
+	}
+	add(&pb.Object{Name: "daemon", Value: &pb.Object_Daemon{Daemon: v.daemon()}})
+	for i := range v.plan.Classes {
+		c := v.class(&v.plan.Classes[i])
+		add(&pb.Object{Name: "classes/" + c.Name, Value: &pb.Object_Class{Class: c}})
+	}
+	for _, id := range v.tableIDs() {
+		add(&pb.Object{Name: fmt.Sprintf("tables/%d", id), Value: &pb.Object_Table{Table: v.table(id)}})
+	}
+	for _, p := range v.peers(func(*routing.PeerStatus) bool { return true }) {
+		add(&pb.Object{Name: "peers/" + p.Neighbor.Key.String(), Value: &pb.Object_Peer{Peer: peerMessage(p, false)}})
+	}
+	sessions := v.sessionsByPeer()
+	for _, n := range v.nodes() {
+		add(&pb.Object{Name: "nodes/" + n.Name, Value: &pb.Object_Node{Node: v.node(n, sessions)}})
+	}
+	for i := range v.Conditions[:min(len(v.Conditions), maxConditions)] {
+		c := condition(&v.Conditions[i])
+		add(&pb.Object{Name: "conditions/" + c.Object + "/" + c.Reason, Value: &pb.Object_Condition{Condition: c}})
+	}
+	return list
+}
+
+// Watch implements the service. Each client is told the difference between the
+// state it was last told and the newest one. A client that reads slowly blocks
+// in Send, skips the states of that time, and costs no memory for them.
+func (s *Server) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.WatchResponse]) error {
+	select {
+	case s.watches <- struct{}{}:
+		defer func() { <-s.watches }()
+	default:
+		return withInfo(status.Newf(codes.ResourceExhausted, "%d clients watch already", maxWatches), "TOO_MANY_WATCHES", nil)
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+
+	st := s.source.State()
+	told := map[string]string{}
+	if err := s.tell(ctx, stream, st, told); err != nil {
+		return s.watchEnd(err)
+	}
+	if err := stream.Send(&pb.WatchResponse{Sequence: st.Sequence, Time: stamp(st.Now), Event: &pb.WatchResponse_Synced{Synced: &pb.Synced{}}}); err != nil {
+		return s.watchEnd(err)
+	}
+	for {
+		next, err := s.source.Wait(ctx, st.Sequence)
+		if err != nil {
+			return s.watchEnd(err)
+		}
+		st = next
+		if err := s.tell(ctx, stream, st, told); err != nil {
+			return s.watchEnd(err)
+		}
+	}
+}
+
+// tell sends what differs from what the client has been told.
+func (s *Server) tell(ctx context.Context, stream grpc.ServerStreamingServer[pb.WatchResponse], st *routing.State, told map[string]string) error {
+	objects := s.views.of(st).objects()
+	present := make(map[string]bool, len(objects))
+	for _, o := range objects {
+		present[o.message.Name] = true
+		if told[o.message.Name] == o.bytes {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := stream.Send(&pb.WatchResponse{Sequence: st.Sequence, Time: stamp(st.Now), Event: &pb.WatchResponse_Upsert{Upsert: o.message}}); err != nil {
+			return err
+		}
+		told[o.message.Name] = o.bytes
+	}
+	for name := range told {
+		if present[name] {
+			continue
+		}
+		if err := stream.Send(&pb.WatchResponse{Sequence: st.Sequence, Time: stamp(st.Now), Event: &pb.WatchResponse_Delete{Delete: name}}); err != nil {
+			return err
+		}
+		delete(told, name)
+	}
+	return nil
+}
+
+// watchEnd gives the end of a stream its status.
+func (s *Server) watchEnd(err error) error {
+	select {
+	case <-s.stop:
+		return status.Error(codes.Unavailable, "netclassd is stopping")
+	default:
+	}
+	if code := contextCode(err); code != codes.OK {
+		return status.Error(code, "watch ended: "+err.Error())
+	}
+	return err
+}
