@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
 
 type kind uint8
@@ -56,8 +57,8 @@ func (d *Document) convert(from ast.Node, key string) *Node {
 	switch v := from.(type) {
 	case *ast.NullNode:
 		n.kind = kindNull
-		if t := v.GetToken(); t != nil && t.Origin != "" {
-			n.text = strings.TrimSpace(t.Origin)
+		if t := v.GetToken(); t != nil && t.Type != token.ImplicitNullType {
+			n.text = t.Value
 		}
 	case *ast.StringNode:
 		n.kind, n.text = kindText, v.Value
@@ -115,7 +116,10 @@ func (d *Document) convertFields(n *Node, values []*ast.MappingValueNode) {
 			f.Value = d.convert(v.Value, f.Name)
 		}
 		if f.Value == nil {
-			f.Value = &Node{doc: d, Key: f.Name, Line: f.Line, Column: f.Column}
+			f.Value = &Node{doc: d, Key: f.Name}
+		}
+		if f.Value.kind == kindNull && f.Value.text == "" { // nothing was written: it is nowhere
+			f.Value.Line, f.Value.Column = f.Line, f.Column
 		}
 		n.fields = append(n.fields, f)
 	}
