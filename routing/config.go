@@ -39,6 +39,37 @@ func (c *Config) Idle() bool {
 	return len(c.Classes) == 0 && len(c.Tables) == 0 && c.Guard == nil && c.BGP == nil && c.Cluster == nil
 }
 
+// Owns returns what the configuration makes ours, beside what is ours already.
+func (c *Config) Owns(own Ownership) Ownership {
+	own.Protocols = append(slices.Clone(own.Protocols), c.Daemon.Protocol)
+	own.Tables = slices.Clone(own.Tables)
+	own.Priorities = slices.Clone(own.Priorities)
+	for i := range c.Tables {
+		own.Tables = append(own.Tables, c.Tables[i].ID)
+		for _, r := range c.Tables[i].Rules {
+			for _, f := range Families {
+				if p := r.Priority.Of(f); p != 0 {
+					own.Priorities = append(own.Priorities, p)
+				}
+			}
+		}
+	}
+	if c.Guard != nil {
+		own.Tables = append(own.Tables, MainID)
+		if c.Guard.AsRules {
+			own.Priorities = append(own.Priorities, c.Guard.Priority, c.Guard.Priority+1)
+		}
+	}
+	if c.BGP != nil && len(c.BGP.Upstreams) > 0 {
+		own.Priorities = append(own.Priorities, VIPPriority)
+	}
+	return own
+}
+
+// VIPPriority is where `iif LINK to VIPs unreachable` stands: after every table
+// that may deliver them, just before main would send them back to the router.
+const VIPPriority uint32 = 32761
+
 // Network returns the prefixes of a named network, nil when there is none.
 func (c *Config) Network(name string) []netip.Prefix {
 	for i := range c.Networks {

@@ -1,0 +1,85 @@
+# netclass: `make` lists what can be done.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO       ?= go
+TOOL     := $(GO) tool -modfile=tools.mod
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -s -w -X netclass.dev/version.Version=$(VERSION)
+
+# Debian packages, by the command or file that says a package is there.
+DEMO_PACKAGES := ip:iproute2 nft:nftables
+TEST_PACKAGES := $(DEMO_PACKAGES) bird:bird2 /usr/lib/frr/bgpd:frr gcc:gcc /usr/include/stdlib.h:libc6-dev
+
+# Packages whose tests run under the race detector: those with goroutines.
+RACE := ./routing/engine/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## static bin/netclassd and bin/netclassctl
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/netclassd ./cmd/netclassctl
+
+.PHONY: demo
+demo: demo-packages build ## a three-node cluster on this machine, its classes and its failures (root)
+	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
+	bin/demo $(DEMO_FLAGS)
+
+.PHONY: test
+test: test-packages build bin/grpcurl ## every test, with real kernel, BIRD and FRR (root)
+	NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl \
+		$(GO) test -timeout 15m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE)))
+	NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl \
+		CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
+
+bin/grpcurl: tools.mod tools.sum
+	CGO_ENABLED=0 $(GO) build -modfile=tools.mod -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
+
+.PHONY: bench
+bench: test-packages build ## figures, each beside its reference in the same run (root)
+	NETCLASS_BIN=$(CURDIR)/bin $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/... ./routing/plan/...
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (default 60s)
+	@for target in $$(git grep -hoE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | cut -c6- | sort -u); do \
+		dir=$$(git grep -lE "^func $$target\(" -- '*_test.go' | head -1 | xargs dirname); \
+		echo "== $$dir $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $${FUZZTIME:-60s} ./$$dir; \
+	done
+
+.PHONY: lint
+lint: ## linters, and whether generated code is current
+	$(GO) mod verify >/dev/null
+	test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$') | tee /dev/stderr)"
+	$(GO) vet ./...
+	$(TOOL) buf lint
+	if git cat-file -e HEAD^:proto 2>/dev/null; then $(TOOL) buf breaking --against '.git#ref=HEAD^'; fi
+	$(TOOL) buf generate -o .cache/generated
+	@for f in $$(git ls-files '*.pb.go'); do cmp $$f .cache/generated/$$f || { echo "$$f is not current: make generate"; exit 1; }; done
+	$(TOOL) golangci-lint run ./...
+
+.PHONY: generate
+generate: ## generate the code of the protocol buffers
+	$(TOOL) buf generate
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin .cache
+
+# Install the packages of a list that are not there.
+define install-missing
+	@missing=(); for p in $(1); do command -v "$${p%%:*}" >/dev/null || test -e "$${p%%:*}" || test -x "/usr/sbin/$${p%%:*}" || missing+=("$${p#*:}"); done; \
+	if (($${#missing[@]})); then \
+		echo "installing $${missing[*]}"; \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null; \
+	fi
+endef
+
+.PHONY: demo-packages test-packages
+demo-packages:
+	$(call install-missing,$(DEMO_PACKAGES))
+test-packages:
+	$(call install-missing,$(TEST_PACKAGES))

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/engine"
+	"netclass.dev/routing/intent"
+	"netclass.dev/routing/kernel"
+	"netclass.dev/server"
+)
+
+// flushTime bounds a flush; 50,000 routes take well under a second.
+const flushTime = time.Minute
+
+func flushCommand(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "flush",
+		Short: "Take everything of netclassd's out of the kernel",
+		Long: `flush takes every rule and route of netclassd's out of the kernel, in the order
+that never sends a packet the wrong way, also what an older configuration left in
+other tables. Traffic is unseparated afterwards: pod egress moves to main's
+default, which resets masqueraded connections. It refuses while netclassd runs.`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return flush(cmd, f) },
+	}
+}
+
+func flush(cmd *cobra.Command, f *flags) error {
+	// The daemon's lock: a running one would put everything back.
+	lock, err := server.Listen(f.socket, "")
+	if err != nil {
+		return fmt.Errorf("flush: netclassd must not be running: %w", err)
+	}
+	defer lock.Close()
+
+	own, err := owned(cmd, f)
+	if err != nil {
+		return err
+	}
+	k, err := kernel.Open(kernel.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	defer k.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	n, err := engine.Flush(ctx, k, own)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "flushed %s\n", count(n, "object"))
+	return nil
+}
+
+// owned returns what the state directory and the configuration name as ours. A
+// configuration that cannot be used does not keep the flush from what is known.
+func owned(cmd *cobra.Command, f *flags) (routing.Ownership, error) {
+	ledger, err := engine.LoadLedger(f.stateDir)
+	if err != nil {
+		return routing.Ownership{}, err
+	}
+	own := routing.Ownership{Protocols: ledger.Protocols, Tables: ledger.Tables, Priorities: ledger.Priorities}
+	config, problems, err := intent.Load(f.config)
+	if err != nil || config == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "netclassd: the configuration is left out of account: %v\n", cmp(err, problems.Errors()))
+		return own, nil
+	}
+	return config.Owns(own), nil
+}
+
+func cmp(err error, problems intent.Problems) error {
+	if err != nil {
+		return err
+	}
+	return problems
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"netclass.dev/routing"
+)
+
+// maxPassword is what TCP MD5 takes (TCP_MD5SIG_MAXKEYLEN).
+const maxPassword = 80
+
+// passwords reads the password files of a configuration. One that cannot be
+// read is left out: its sessions then wait, with a reason, and never run
+// without.
+func passwords(c *routing.Config, log *slog.Logger) map[string]routing.Secret {
+	if c.BGP == nil {
+		return nil
+	}
+	var files []string
+	if c.BGP.Mesh != nil {
+		files = append(files, c.BGP.Mesh.PasswordFile)
+	}
+	for i := range c.BGP.Upstreams {
+		files = append(files, c.BGP.Upstreams[i].PasswordFile)
+	}
+	read := make(map[string]routing.Secret)
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		p, err := readPassword(file)
+		if err != nil {
+			log.Error("password not read", "error", err)
+			continue
+		}
+		read[file] = p
+	}
+	return read
+}
+
+// readPassword reads the first and only line of a file. Its errors name the
+// file, never what is in it.
+func readPassword(file string) (routing.Secret, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", fmt.Errorf("read password: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err != nil {
+		return "", fmt.Errorf("read password %s: %w", file, err)
+	}
+	data = bytes.TrimRight(data, "\r\n")
+	switch {
+	case len(data) == 0:
+		return "", fmt.Errorf("read password %s: %w", file, errors.New("the file is empty"))
+	case len(data) > maxPassword:
+		return "", fmt.Errorf("read password %s: longer than the %d bytes that TCP MD5 takes", file, maxPassword)
+	case bytes.ContainsAny(data, "\n\x00"):
+		return "", fmt.Errorf("read password %s: more than one line", file)
+	}
+	return routing.Secret(data), nil
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/engine"
+	"netclass.dev/routing/intent"
+	"netclass.dev/routing/inventory"
+	"netclass.dev/routing/kernel"
+	"netclass.dev/routing/speaker"
+	"netclass.dev/server"
+	"netclass.dev/version"
+)
+
+// run is the daemon: it wires the rooms together and lives until a signal.
+func run(f flags) error {
+	config, err := load(f.config)
+	if err != nil {
+		if problems, ok := errors.AsType[intent.Problems](err); ok {
+			return exitError{fmt.Errorf("configuration %s is not usable:\n%w", f.config, problems), exitConfig}
+		}
+		return err
+	}
+	log := newLog(os.Stderr, config.Log)
+
+	listener, err := server.Listen(f.socket, config.API.Readers)
+	if err != nil {
+		return err
+	}
+	k, err := kernel.Open(kernel.Config{Log: log.Logger})
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	defer k.Close()
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	d := &daemon{flags: f, log: log, ctx: ctx}
+	sp := speaker.New(speaker.Config{Notify: func() { d.engine.Look() }, Log: log.Logger})
+	d.engine = engine.New(engine.Options{
+		Kernel: k, Speaker: sp, Inventory: d.inventory, Node: f.nodeName,
+		StateDir: f.stateDir, Version: version.String(), Log: log.Logger,
+	})
+	log.Info("started", "version", version.String(), "node", f.nodeName(config), "config", f.config)
+	d.use(config)
+
+	var tasks sync.WaitGroup
+	tasks.Go(func() { d.engine.Run(ctx) })
+	tasks.Go(func() { d.reloadOnSignal() })
+	served := server.New(server.Config{Source: d, Log: log.Logger, Readers: config.API.Readers, Admins: config.API.Admins}).Serve(ctx, listener)
+	if ctx.Err() == nil {
+		// Without its socket nobody can see or change the daemon; it is better
+		// started anew. The kernel is kept as it is meanwhile.
+		stop()
+		tasks.Wait()
+		return errors.Join(fmt.Errorf("serve: %w", served), d.engine.Stop(routing.ExitKeep))
+	}
+	tasks.Wait()
+	policy := d.policy()
+	log.Info("stopping", "onExit", string(policy))
+	return d.engine.Stop(policy)
+}
+
+// load reads the configuration and refuses one that cannot be run: its faults,
+// and the features that are not built, are the error.
+func load(path string) (*routing.Config, error) {
+	config, problems, err := intent.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	if refused := problems.Refused(); len(refused) > 0 {
+		return nil, refused
+	}
+	return config, nil
+}
+
+// nodeName returns this node's name: as told, else as configured, else from the
+// environment, else the lower-case hostname.
+func (f flags) nodeName(c *routing.Config) string {
+	if f.node != "" {
+		return f.node
+	}
+	if c.Node != "" {
+		return c.Node
+	}
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return strings.ToLower(host)
+}
+
+// daemon holds what outlives one configuration.
+type daemon struct {
+	flags
+	ctx    context.Context // of the process
+	log    *logger
+	engine *engine.Engine
+
+	reloading sync.Mutex // one reload at a time
+	nodes     atomic.Pointer[nodes]
+	exit      atomic.Pointer[routing.Config] // in force
+}
+
+// nodes is the inventory's source in force.
+type nodes struct {
+	file string
+	*inventory.File
+	stop context.CancelFunc
+}
+
+// State and Wait are what the server shows.
+func (d *daemon) State() *routing.State { return d.engine.State() }
+
+func (d *daemon) Wait(ctx context.Context, after uint64) (*routing.State, error) {
+	return d.engine.Wait(ctx, after)
+}
+
+// Reload reads the configuration anew. A bad one is refused and the last good
+// one stays in force.
+func (d *daemon) Reload(_ context.Context, validateOnly bool) error {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	config, err := load(d.config)
+	if err != nil {
+		if !validateOnly {
+			d.engine.Reject(brief(err))
+			d.log.Error("configuration refused", "config", d.config, "error", brief(err))
+		}
+		return invalid(err)
+	}
+	if !validateOnly {
+		d.use(config)
+		d.log.Info("configuration loaded", "config", d.config)
+	}
+	return nil
+}
+
+// use puts a configuration in force.
+func (d *daemon) use(c *routing.Config) {
+	d.log.set(c.Log)
+	d.exit.Store(c)
+	d.follow(c)
+	status := routing.ConfigStatus{Path: d.config, LoadedAt: time.Now()}
+	d.engine.Configure(c, status, passwords(c, d.log.Logger))
+}
+
+// follow makes the nodes file of a configuration the inventory's source.
+func (d *daemon) follow(c *routing.Config) {
+	file := ""
+	if c.Cluster != nil {
+		file = c.Cluster.NodesFile
+	}
+	old := d.nodes.Load()
+	if old != nil && old.file == file {
+		return
+	}
+	var next *nodes
+	if file != "" {
+		ctx, stop := context.WithCancel(d.ctx)
+		next = &nodes{file: file, File: inventory.NewFile(file, d.log.Logger), stop: stop}
+		go next.Run(ctx, d.engine.Look)
+	}
+	d.nodes.Store(next)
+	if old != nil {
+		old.stop()
+	}
+}
+
+// inventory returns the nodes as the source in force knows them.
+func (d *daemon) inventory() *routing.Inventory {
+	if n := d.nodes.Load(); n != nil {
+		return n.Inventory()
+	}
+	return &routing.Inventory{Synced: true, Source: "none configured"}
+}
+
+func (d *daemon) policy() routing.ExitPolicy {
+	if c := d.exit.Load(); c != nil {
+		return c.Daemon.OnExit
+	}
+	return routing.ExitKeep
+}
+
+// reloadOnSignal reloads on SIGHUP.
+func (d *daemon) reloadOnSignal() {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-hup:
+			// The refusal has been logged and is in the status.
+			_ = d.Reload(d.ctx, false)
+		}
+	}
+}
+
+func brief(err error) string {
+	if problems, ok := errors.AsType[intent.Problems](err); ok {
+		return problems.Brief()
+	}
+	return err.Error()
+}
+
+// invalid turns the parser's problems into those of the API.
+func invalid(err error) error {
+	problems, ok := errors.AsType[intent.Problems](err)
+	if !ok {
+		return err
+	}
+	out := &routing.Invalid{}
+	for _, p := range problems {
+		out.Problems = append(out.Problems, routing.Problem{File: p.File, Line: p.Line, Column: p.Column, Message: p.Message, Source: p.Source})
+	}
+	return out
+}
