@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -105,15 +107,16 @@ func (h *Host) Sysctl(settings map[string]string) error {
 
 // KillAll kills every process that was started on the host.
 func (h *Host) KillAll() {
-	h.mu.Lock()
-	running := make([]*Process, 0, len(h.processes))
-	for p := range h.processes {
-		running = append(running, p)
-	}
-	h.mu.Unlock()
-	for _, p := range running {
+	for _, p := range h.Processes() {
 		p.Kill()
 	}
+}
+
+// Processes returns what runs on the host.
+func (h *Host) Processes() []*Process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.processes))
 }
 
 func (h *Host) close() {

@@ -220,6 +220,24 @@ func (p *Pinger) Report() PingReport {
 	return r
 }
 
+// Between counts the requests that were sent from one time until another, and
+// those of them that had no reply. Stop the pinger first, or what is still under
+// way counts as lost.
+func (p *Pinger) Between(from, to time.Time) (sent, lost int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, probe := range p.probes {
+		if probe.at.Before(from) || !probe.at.Before(to) {
+			continue
+		}
+		sent++
+		if !probe.answered {
+			lost++
+		}
+	}
+	return sent, lost
+}
+
 func (r PingReport) String() string {
 	s := fmt.Sprintf("%s -> %s: %d sent, %d lost", r.From, r.To, r.Sent, r.Lost)
 	if r.Lost > 0 {
