@@ -131,7 +131,7 @@ func (r *reader) readUpstream(n *strictyaml.Node, b *routing.BGP, taken map[stri
 	nameNode := m.Require("name")
 	gtsm, multihop := m.Get("gtsm"), m.Get("multihop")
 	u := routing.Upstream{
-		Name:            name(nameNode, peerName, "letters, digits, dots, _ and -"),
+		Name:            name(nameNode, peerName, wantPeerName),
 		Link:            link(m.Require("link")),
 		PeerASN:         asn(m.Require("peerASN")),
 		PasswordFile:    r.secretPath(m.Get("passwordFile")),

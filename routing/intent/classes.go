@@ -15,7 +15,7 @@ func (r *reader) readNetworks(n *strictyaml.Node) {
 		case f.Name == routing.World:
 			f.Errorf("world is reserved: it is whatever is in no network")
 		case !networkName.MatchString(f.Name):
-			f.Errorf("%q is no valid name: want letters, digits, dots, _ and -", f.Name)
+			f.Errorf("network %q is no valid name: want letters, digits, dots, _ and -", f.Name)
 		}
 		network := routing.Network{Name: f.Name, Prefixes: prefixes(f.Value)}
 		if f.Value != nil && f.Value.IsList() && len(f.Value.List()) == 0 {

@@ -15,7 +15,7 @@ import (
 func (r *reader) readProcess(m *strictyaml.Map) {
 	r.readDaemon(m.Get("daemon"))
 	if n := m.Get("node"); n.Text("") != "" {
-		r.config.Node = name(n, peerName, "a node's name")
+		r.config.Node = name(n, peerName, wantPeerName)
 	}
 	r.readDrain(m.Get("drain"))
 
@@ -128,7 +128,7 @@ func group(n *strictyaml.Node, absent string) string {
 	if n == nil {
 		return absent
 	}
-	return name(n, groupName, "a group's name")
+	return name(n, groupName, "a group of the system")
 }
 
 // listen reads host:port or unix:PATH.

@@ -127,13 +127,16 @@ func name(n *strictyaml.Node, form *regexp.Regexp, want string) string {
 		return ""
 	}
 	if !form.MatchString(text) {
-		n.Errorf("%q is no valid name: want %s", text, want)
+		n.Errorf("%s %q is no valid name: want %s", n.Key, text, want)
 		return ""
 	}
 	return text
 }
 
-const wantPlainName = "1 to 63 of a-z, 0-9 and -"
+const (
+	wantPlainName = "1 to 63 of a-z, 0-9 and -"
+	wantPeerName  = "letters, digits, dots, _ and -"
+)
 
 // unique reports a name that was taken before, and remembers it.
 func unique(taken map[string]int, n *strictyaml.Node, what, name string) {

@@ -40,9 +40,9 @@ func (r *reader) readTables(n *strictyaml.Node) {
 			nameNode.Errorf("a table's name must not be a number; %s goes into id", t.Name)
 		}
 		unique(names, nameNode, "table", t.Name)
-		if line, twice := ids[t.ID]; twice && t.ID != 0 && t.Name != routing.MainTable {
+		if line, twice := ids[t.ID]; twice {
 			m.Get("id").Errorf("duplicate table id %d; it is on line %d already", t.ID, line)
-		} else {
+		} else if !reservedID(t.ID) {
 			ids[t.ID] = item.Line
 		}
 		place := tablePlace{node: item}
@@ -58,6 +58,10 @@ func (r *reader) readTables(n *strictyaml.Node) {
 		r.config.Tables = append(r.config.Tables, t)
 		r.tables = append(r.tables, place)
 	}
+}
+
+func reservedID(id routing.TableID) bool {
+	return id == 0 || routing.DefaultID <= id && id <= routing.LocalID
 }
 
 func isNumber(s string) bool {

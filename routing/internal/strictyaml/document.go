@@ -8,7 +8,7 @@ import (
 )
 
 // mostProblems bounds how many problems of one file are kept.
-const mostProblems = 100
+const mostProblems = 200
 
 // Limits bound what a file may cost.
 type Limits struct {

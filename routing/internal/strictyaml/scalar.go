@@ -13,7 +13,11 @@ func (n *Node) wrong(want string) {
 		n.Errorf("%s has no value, want %s; leave the key out for its default", n.label(), want)
 		return
 	}
-	n.Errorf("%s must be %s, not %s", n.label(), want, n.kind)
+	hint := ""
+	if n.kind == kindMap && want != "a list" {
+		hint = "; a value with colons needs quotes inside braces"
+	}
+	n.Errorf("%s must be %s, not %s%s", n.label(), want, n.kind, hint)
 }
 
 func (n *Node) label() string {
