@@ -35,6 +35,7 @@ func badField(field, format string, args ...any) error {
 
 // notFound is the error of an object that does not exist.
 func notFound(kind, name string) error {
+	name = clip(name, 100)
 	return withInfo(status.Newf(codes.NotFound, "there is no %s %q", kind, name), "NOT_FOUND", map[string]string{"kind": kind, "name": name},
 		&errdetails.ResourceInfo{ResourceType: errorDomain + "/" + kind, ResourceName: name, Description: "not known to this daemon"})
 }

@@ -39,7 +39,7 @@ func (s *Server) GetPlan(_ context.Context, req *pb.GetPlanRequest) (*pb.GetPlan
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetPlanResponse{Ops: messages, NextPageToken: next, Hold: v.plan.Hold}, nil
+	return &pb.GetPlanResponse{Ops: messages, NextPageToken: next, Hold: clip(v.plan.Hold, maxText)}, nil
 }
 
 // passKey is the part of a plan's keys that names the pass.

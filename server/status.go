@@ -11,7 +11,7 @@ import (
 const (
 	maxConditions = 5000
 	maxText       = 1000
-	maxWaiting    = 100
+	maxTexts      = 100
 	maxPaths      = 1000
 )
 
@@ -23,12 +23,12 @@ func (s *Server) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatus
 func (v *view) status() *pb.Status {
 	m := &pb.Status{
 		Daemon:    v.daemon(),
-		Config:    &pb.ConfigStatus{Path: v.Config.Path, Loaded: stamp(v.Config.LoadedAt), Error: v.Config.Error},
+		Config:    &pb.ConfigStatus{Path: v.Config.Path, Loaded: stamp(v.Config.LoadedAt), Error: clip(v.Config.Error, maxText)},
 		Inventory: v.inventory(),
 		Pass:      v.pass(),
 		Speaker: &pb.SpeakerStatus{
 			Wanted: v.Speaker.Wanted, Pid: uint32(max(v.Speaker.PID, 0)), Since: stamp(v.Speaker.Since),
-			Restarts: v.Speaker.Restarts, LastExit: v.Speaker.LastExit,
+			Restarts: v.Speaker.Restarts, LastExit: clip(v.Speaker.LastExit, maxText),
 		},
 		Sessions: uint32(len(v.Peers)), Classes: uint32(len(v.plan.Classes)), Tables: uint32(len(v.plan.Tables)),
 	}
@@ -61,15 +61,15 @@ func (v *view) daemon() *pb.Daemon {
 
 func (v *view) inventory() *pb.InventoryStatus {
 	return &pb.InventoryStatus{
-		Source: v.Inventory.Source, Nodes: uint32(len(v.Inventory.Nodes)), Synced: v.Inventory.Synced, Stale: v.Inventory.Stale,
+		Source: v.Inventory.Source, Nodes: uint32(len(v.Inventory.Nodes)), Synced: v.Inventory.Synced, Stale: clip(v.Inventory.Stale, maxText),
 	}
 }
 
 func (v *view) pass() *pb.PassStatus {
 	return &pb.PassStatus{
 		Passes: v.Pass.Passes, Dumps: v.Pass.Dumps, Applied: v.Pass.Applied, Failed: v.Pass.Failed,
-		Last: stamp(v.Pass.At), Took: duration(v.Pass.Took), Changes: uint32(v.Pass.Ops), Error: v.Pass.Error,
-		Synced: v.Pass.Synced, Pending: uint32(len(v.Pending)), Hold: v.plan.Hold,
+		Last: stamp(v.Pass.At), Took: duration(v.Pass.Took), Changes: uint32(v.Pass.Ops), Error: clip(v.Pass.Error, maxText),
+		Synced: v.Pass.Synced, Pending: uint32(len(v.Pending)), Hold: clip(v.plan.Hold, maxText),
 	}
 }
 

@@ -49,11 +49,8 @@ func (v *view) table(id routing.TableID) *pb.Table {
 		m.Fence = t.Fence
 	}
 	if st := v.tableStatus(id); st != nil {
-		m.Health, m.Reason, m.Rules = healths[st.Health], clip(st.Reason, maxText), st.RulesText
-		m.Waiting = st.Waiting
-		if extra := len(st.Waiting) - maxWaiting; extra > 0 {
-			m.Waiting = append(slices.Clone(st.Waiting[:maxWaiting]), fmt.Sprintf("and %d more", extra))
-		}
+		m.Health, m.Reason = healths[st.Health], clip(st.Reason, maxText)
+		m.Rules, m.Waiting = some(st.RulesText), some(st.Waiting)
 	}
 	m.Ipv4, m.Ipv6 = &pb.RouteCounts{}, &pb.RouteCounts{}
 	for _, row := range v.rows()[id] {
@@ -64,6 +61,18 @@ func (v *view) table(id routing.TableID) *pb.Table {
 		count(counts, row)
 	}
 	return m
+}
+
+// some returns the first of many texts, and how many more there are.
+func some(texts []string) []string {
+	var list []string
+	for i, t := range texts {
+		if i == maxTexts {
+			return append(list, fmt.Sprintf("and %d more", len(texts)-i))
+		}
+		list = append(list, clip(t, maxText))
+	}
+	return list
 }
 
 func count(c *pb.RouteCounts, row routeRow) {
