@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"netclass.dev/routing"
 )
@@ -27,11 +26,10 @@ type claims struct {
 // newcomer is refused: a typing mistake in one node must not move another's
 // traffic. Two routes of one CIDR are never installed together.
 func (m *maker) settleClaims() claims {
-	nodes := m.in.Inventory.Nodes
 	var cs claims
-	cs.sorted = make([]claim, 0, 2*len(nodes))
-	for i := range nodes {
-		for _, p := range nodes[i].PodCIDRs {
+	cs.sorted = make([]claim, 0, 2*len(m.nodes))
+	for i := range m.nodes {
+		for _, p := range m.nodes[i].PodCIDRs {
 			cs.sorted = append(cs.sorted, claim{p, i})
 		}
 	}
@@ -78,9 +76,8 @@ func (m *maker) settleGroup(cs *claims, group []claim) {
 			continue
 		}
 		cs.refused[c] = true
-		nodes := m.in.Inventory.Nodes
-		m.condition("node/"+nodes[c.node].Name, "PodCIDRConflict", "pod CIDR %s is refused: node %s holds %s",
-			c.prefix, nodes[rival.node].Name, rival.prefix)
+		m.condition("node/"+m.nodes[c.node].Name, "PodCIDRConflict", "pod CIDR %s is refused: node %s holds %s",
+			c.prefix, m.nodes[rival.node].Name, rival.prefix)
 	}
 }
 
@@ -119,33 +116,40 @@ func boolOrder(a, b bool) int {
 // holds reports whether the kernel shows the node as the holder of its claim,
 // in any of our tables.
 func (m *maker) holds(c claim) bool {
-	n := &m.in.Inventory.Nodes[c.node]
 	f := routing.FamilyOf(c.prefix.Addr())
 	for i := range m.cfg.Tables {
 		t := &m.cfg.Tables[i]
-		r, ok := m.installed(routing.RouteKey{Table: t.ID, Dst: c.prefix, Metric: routing.MetricPath})
-		if !ok {
-			r, ok = m.installed(routing.RouteKey{Table: t.ID, Dst: c.prefix, Metric: routing.MetricFallback})
-		}
-		if !ok {
-			continue
-		}
-		if n.Name == m.in.Node {
-			return !r.Via.IsValid()
-		}
-		if !r.Via.IsValid() {
-			continue
-		}
-		if r.Via == n.InternalIP(f) {
-			return true
-		}
-		if p := t.Routes.Peers; p != nil {
-			if a, _ := m.nodeAddress(n, p.NextHop, p.Link, f); a == r.Via {
+		for _, metric := range [...]uint32{routing.MetricPath, routing.MetricFallback} {
+			r, ok := m.installed(routing.RouteKey{Table: t.ID, Dst: c.prefix, Metric: metric})
+			switch {
+			case !ok:
+			case c.node != m.at:
+				if m.isHop(t, c.node, f, r.Via) {
+					return true
+				}
+			case t.Routes.Own != nil && metric == routing.MetricPath && !r.Via.IsValid():
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isHop reports whether a next hop in a table is the node's.
+func (m *maker) isHop(t *routing.Table, node int, f routing.Family, via netip.Addr) bool {
+	p := t.Routes.Peers
+	if p == nil || !via.IsValid() {
+		return false
+	}
+	a, _ := m.nodeAddress(node, p.NextHop, p.Link, f)
+	if a == via {
+		return true
+	}
+	if p.Fallback.Link == "" {
+		return false
+	}
+	a, _ = m.nodeAddress(node, p.Fallback.NextHop, p.Fallback.Link, f)
+	return a == via
 }
 
 // of reports whether a prefix is assigned to the node and not contested.
@@ -177,5 +181,3 @@ func (cs *claims) other(node int, p netip.Prefix) (int, bool) {
 	}
 	return 0, false
 }
-
-func quote(s string) string { return strconv.Quote(s) }

@@ -13,7 +13,7 @@ import (
 func Diff(p *routing.Plan, k *routing.Kernel) []routing.Op {
 	ops := diffRoutes(nil, p, k)
 	ops = diffRules(ops, p, k)
-	slices.SortFunc(ops, order)
+	slices.SortFunc(ops, func(a, b routing.Op) int { return order(&a, &b) })
 	return ops
 }
 
@@ -51,6 +51,9 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 		case stale:
 			ops = append(ops, routing.Op{Stage: routing.RouteStage(r), Verb: routing.Replace, Route: r})
 		}
+	}
+	if p.Hold != "" {
+		return ops
 	}
 	return dropTwins(ops, p, k, wanted, func(at int) bool { return state[at] == present })
 }
@@ -101,8 +104,9 @@ func Flush(own routing.Ownership, k *routing.Kernel) []routing.Op {
 }
 
 // order sorts ops by stage and, so that a plan always reads the same, by what
-// they change.
-func order(a, b routing.Op) int {
+// they change. Rules come in from the first to be matched on and go out from the
+// last: an exception is there before what it is an exception from, and after.
+func order(a, b *routing.Op) int {
 	if c := int(a.Stage) - int(b.Stage); c != 0 {
 		return c
 	}
@@ -112,18 +116,38 @@ func order(a, b routing.Op) int {
 		}
 		return -1
 	}
-	if a.IsRule() {
-		return cmp.Or(
-			int(a.Rule.Family)-int(b.Rule.Family),
-			cmp.Compare(a.Rule.Priority, b.Rule.Priority),
-			a.Rule.From.Compare(b.Rule.From),
-			a.Rule.To.Compare(b.Rule.To),
-		)
+	if !a.IsRule() {
+		return orderRoutes(&a.Route, &b.Route)
+	}
+	if a.Verb == routing.Delete {
+		a, b = b, a
+	}
+	return orderRules(&a.Rule, &b.Rule)
+}
+
+func orderRoutes(a, b *routing.Route) int {
+	if c := cmp.Compare(a.Table, b.Table); c != 0 {
+		return c
+	}
+	if c := a.Dst.Addr().Compare(b.Dst.Addr()); c != 0 {
+		return c
 	}
 	return cmp.Or(
-		cmp.Compare(a.Route.Table, b.Route.Table),
-		a.Route.Dst.Addr().Compare(b.Route.Dst.Addr()),
-		a.Route.Dst.Bits()-b.Route.Dst.Bits(),
-		cmp.Compare(a.Route.Metric, b.Route.Metric),
+		a.Dst.Bits()-b.Dst.Bits(),
+		cmp.Compare(a.Metric, b.Metric),
+		a.Via.Compare(b.Via),
+		cmp.Compare(a.Link, b.Link),
+	)
+}
+
+func orderRules(a, b *routing.Rule) int {
+	return cmp.Or(
+		int(a.Family)-int(b.Family),
+		cmp.Compare(a.Priority, b.Priority),
+		a.From.Compare(b.From),
+		a.To.Compare(b.To),
+		cmp.Compare(a.IIF, b.IIF),
+		cmp.Compare(a.Table, b.Table),
+		int(a.Protocol)-int(b.Protocol),
 	)
 }

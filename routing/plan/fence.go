@@ -25,21 +25,27 @@ func (m *maker) fence(t *routing.Table, f routing.Family, wait func(what, why st
 		}
 	}
 	if unsafe == "" {
-		unsafe = m.unknownNetwork()
+		unsafe = m.unknownNetwork(f)
 	}
 	return unsafe
 }
 
 // unknownNetwork names a class link without a gateway that exists but has never
-// shown a network: what is not known cannot be fenced.
-func (m *maker) unknownNetwork() string {
+// shown a network, none at all or none of a family that this node is said to
+// have an address of there: what is not known cannot be fenced.
+func (m *maker) unknownNetwork(f routing.Family) string {
 	for i := range m.cfg.Classes {
 		c := &m.cfg.Classes[i]
 		if c.Delegated || !m.gatewayless(c.Link) || m.links[c.Link] == nil {
 			continue
 		}
-		if len(m.networks[c.Link]) == 0 {
-			return "the network of " + c.Link + " is not known yet, so it cannot be fenced"
+		unknown := len(m.networks[c.Link]) == 0
+		if _, configured := m.cfg.Cluster.Address(c.Link); configured && m.self != nil && !unknown {
+			said, _ := m.nodeAddress(m.at, routing.HopLink, c.Link, f)
+			unknown = said.IsValid() && len(familyNetworks(m.networks[c.Link], f)) == 0
+		}
+		if unknown {
+			return "the " + f.String() + " network of " + c.Link + " is not known yet, so it cannot be fenced"
 		}
 	}
 	return ""
@@ -105,10 +111,13 @@ func (m *maker) guardRules(priority uint32, f routing.Family, dst netip.Prefix) 
 	if dst.Bits() == 0 {
 		return
 	}
-	m.addRule(routing.Rule{
+	why := m.addRule(routing.Rule{
 		Family: f, Priority: priority, To: dst,
 		Table: routing.MainID, SuppressPrefixLen: dst.Bits() - 1,
 	})
+	if why != "" { // the second half alone would cut off what main delivers
+		return
+	}
 	m.addRule(routing.Rule{
 		Family: f, Priority: priority + 1, To: dst,
 		Action: routing.ActionUnreachable, SuppressPrefixLen: routing.NoSuppress,
@@ -137,12 +146,13 @@ func (m *maker) served(network string) (link string, ok bool) {
 }
 
 // tooWide returns a connected network of this node that a prefix is wider than,
-// other than those of the CNI's own pod CIDRs.
+// other than the CNI's.
 func (m *maker) tooWide(p netip.Prefix) (netip.Prefix, bool) {
 	f := routing.FamilyOf(p.Addr())
 	for i := range m.in.Kernel.Links {
-		for _, net := range connected(&m.in.Kernel.Links[i], f) {
-			if net.Bits() > p.Bits() && p.Contains(net.Addr()) && !m.insideOwn(net) && !net.Addr().IsLoopback() {
+		l := &m.in.Kernel.Links[i]
+		for _, net := range connected(l, f) {
+			if net.Bits() > p.Bits() && p.Contains(net.Addr()) && !m.cniNetwork(l.Name, net) && !net.Addr().IsLoopback() {
 				return net, true
 			}
 		}
@@ -150,21 +160,19 @@ func (m *maker) tooWide(p netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-func (m *maker) insideOwn(p netip.Prefix) bool {
-	if m.self == nil {
-		// Without the inventory own pod CIDRs are not known; the CNI's bridge
-		// must not make the guard fall.
-		for _, pods := range m.cfg.Network("pods") {
-			if pods.Overlaps(p) {
-				return true
-			}
-		}
-		return false
-	}
-	for _, own := range m.self.PodCIDRs {
-		if own.Bits() <= p.Bits() && own.Contains(p.Addr()) {
+// cniNetwork reports whether a connected network is that of the CNI's bridge:
+// on the link of own pods, or inside an own pod CIDR. While this node has no pod
+// CIDR that counts, any inside the network pods may be: the guard must not fall
+// because the inventory does.
+func (m *maker) cniNetwork(link string, p netip.Prefix) bool {
+	for i := range m.cfg.Tables {
+		if o := m.cfg.Tables[i].Routes.Own; o != nil && o.Link == link {
 			return true
 		}
 	}
-	return false
+	own := m.ownCIDRs(routing.FamilyOf(p.Addr()))
+	if len(own) == 0 {
+		own = m.cfg.Network("pods")
+	}
+	return slices.ContainsFunc(own, func(o netip.Prefix) bool { return o.Overlaps(p) })
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"netclass.dev/routing"
@@ -35,6 +36,23 @@ func (m *maker) usable(name string, f routing.Family) (ok bool, why string) {
 		}
 	}
 	return false, "link " + name + " " + state
+}
+
+// hopProblem says why a next hop cannot be used on a link; "" when it can.
+func (m *maker) hopProblem(name string, hop netip.Addr) string {
+	switch {
+	case !m.onLink(name, hop):
+		return "next hop " + hop.String() + " is in no network of " + name
+	case m.hasAddress(name, hop):
+		return "next hop " + hop.String() + " is this node's own address"
+	}
+	return ""
+}
+
+// hasAddress reports whether an address is one of the link's own.
+func (m *maker) hasAddress(name string, a netip.Addr) bool {
+	l := m.links[name]
+	return l != nil && slices.ContainsFunc(l.Addrs, func(la routing.LinkAddr) bool { return la.Prefix.Addr() == a })
 }
 
 // onLink reports whether an address is in a connected network of the link.
@@ -128,29 +146,30 @@ func (m *maker) gatewayless(link string) bool {
 
 // nodeIP is a node's address of each family on one link, or why it has none.
 type nodeIP struct {
-	addr routing.PerFamily[netip.Addr]
-	why  routing.PerFamily[string]
+	known bool
+	addr  routing.PerFamily[netip.Addr]
+	why   routing.PerFamily[string]
 }
 
 // nodeAddress returns a node's address of one family: on a class link as its
 // annotations say, or its InternalIP.
-func (m *maker) nodeAddress(n *routing.Node, kind routing.HopKind, link string, f routing.Family) (netip.Addr, string) {
+func (m *maker) nodeAddress(node int, kind routing.HopKind, link string, f routing.Family) (netip.Addr, string) {
 	if kind == routing.HopInternalIP {
 		link = ""
 	}
 	of := m.hops[link]
 	if of == nil {
-		of = make(map[string]nodeIP, len(m.in.Inventory.Nodes))
+		of = make([]nodeIP, len(m.nodes))
 		m.hops[link] = of
 	}
-	ip, ok := of[n.Name]
-	if !ok {
+	ip := &of[node]
+	if !ip.known {
+		ip.known = true
 		for _, f := range routing.Families {
-			a, why := m.findAddress(n, link, f)
+			a, why := m.findAddress(&m.nodes[node], link, f)
 			ip.addr.Set(f, a)
 			ip.why.Set(f, why)
 		}
-		of[n.Name] = ip
 	}
 	return ip.addr.Of(f), ip.why.Of(f)
 }
@@ -162,7 +181,12 @@ func (m *maker) findAddress(n *routing.Node, link string, f routing.Family) (net
 			if !ref.Given() {
 				return netip.Addr{}, "no " + f.String() + " address of " + link + " is configured"
 			}
-			return resolve(ref, n, f)
+			a, why := resolve(ref, n, f)
+			if why != nil && why.malformed {
+				a = m.lastGood(n, link, f)
+				return m.instead(n, a, why)
+			}
+			return a, why.String()
 		}
 	}
 	if a := n.InternalIP(f); a.IsValid() {
@@ -171,41 +195,91 @@ func (m *maker) findAddress(n *routing.Node, link string, f routing.Family) (net
 	return netip.Addr{}, "node " + n.Name + " has no " + f.String() + " InternalIP"
 }
 
+// lastGood returns the address on a link that a node was last known by: what the
+// speaker was told of it, or the next hop that the kernel has for its pods.
+func (m *maker) lastGood(n *routing.Node, link string, f routing.Family) netip.Addr {
+	if nb := m.spoken[routing.SessionKey{Peer: n.Name, Family: f}]; nb != nil && nb.Link == link && !nb.Upstream {
+		return nb.Remote
+	}
+	for _, dst := range n.PodCIDRs {
+		if routing.FamilyOf(dst.Addr()) != f {
+			continue
+		}
+		for i := range m.cfg.Tables {
+			r, ok := m.installed(routing.RouteKey{Table: m.cfg.Tables[i].ID, Dst: dst, Metric: routing.MetricPath})
+			if ok && r.Link == link && r.Via.IsValid() {
+				return r.Via
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+// instead returns the last good value of an annotation that was mistyped, and
+// says so; without one it returns what is wrong.
+func (m *maker) instead(n *routing.Node, last netip.Addr, why *fault) (netip.Addr, string) {
+	stays := "there is no earlier value"
+	if last.IsValid() {
+		stays = "the last good value " + last.String() + " stays"
+	}
+	c := routing.Condition{Object: "node/" + n.Name, Reason: "MalformedAnnotation", Message: why.text + "; " + stays}
+	if !slices.Contains(m.plan.Conditions, c) {
+		m.plan.Conditions = append(m.plan.Conditions, c)
+	}
+	if last.IsValid() {
+		return last, ""
+	}
+	return last, why.text
+}
+
+// fault is why a reference gives no address.
+type fault struct {
+	text      string
+	malformed bool // there is a value, but not one that can be used
+}
+
+func (f *fault) String() string {
+	if f == nil {
+		return ""
+	}
+	return f.text
+}
+
 // resolve returns the address that a reference stands for on a node.
-func resolve(ref routing.AddressRef, n *routing.Node, f routing.Family) (netip.Addr, string) {
+func resolve(ref routing.AddressRef, n *routing.Node, f routing.Family) (netip.Addr, *fault) {
 	if !ref.Given() {
-		return netip.Addr{}, "no " + f.String() + " address is configured"
+		return netip.Addr{}, &fault{text: "no " + f.String() + " address is configured"}
 	}
 	if ref.Addr.IsValid() {
-		return ref.Addr, ""
+		return ref.Addr, nil
 	}
 	if n == nil {
-		return netip.Addr{}, "the node is not in the inventory"
+		return netip.Addr{}, &fault{text: "this node is not in the inventory"}
 	}
 	text, ok := n.Annotations[ref.Annotation]
 	if !ok {
-		return netip.Addr{}, "node " + n.Name + " has no annotation " + ref.Annotation
+		return netip.Addr{}, &fault{text: "node " + n.Name + " has no annotation " + ref.Annotation}
 	}
 	a, why := parseAddress(text, f)
 	if why != "" {
-		return netip.Addr{}, "node " + n.Name + ": annotation " + ref.Annotation + ": " + why
+		return netip.Addr{}, &fault{text: "node " + n.Name + ": annotation " + ref.Annotation + ": " + why, malformed: true}
 	}
-	return a, ""
+	return a, nil
 }
 
 // parseAddress reads an address as people type it into an annotation.
 func parseAddress(text string, f routing.Family) (netip.Addr, string) {
 	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	if len(text) > 64 {
+		text = text[:64] + "…"
+	}
 	switch {
 	case err != nil || a.Zone() != "":
-		if len(text) > 64 {
-			text = text[:64] + "…"
-		}
-		return netip.Addr{}, "not an address: " + quote(text)
+		return netip.Addr{}, "not an address: " + strconv.Quote(text)
 	case a.Is4In6() || routing.FamilyOf(a) != f:
-		return netip.Addr{}, "not an " + f.String() + " address: " + quote(text)
+		return netip.Addr{}, "not an " + f.String() + " address: " + strconv.Quote(text)
 	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast():
-		return netip.Addr{}, "not an address of a node: " + quote(text)
+		return netip.Addr{}, "not an address of a node: " + strconv.Quote(text)
 	}
 	return a, ""
 }

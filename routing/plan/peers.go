@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"netclass.dev/routing"
 )
@@ -25,13 +26,16 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 			usable[f] = why
 		}
 	}
-	for i := range m.in.Inventory.Nodes {
-		n := &m.in.Inventory.Nodes[i]
-		if n.Name == m.in.Node {
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		if i == m.at {
 			continue
 		}
+		if len(n.PodCIDRs) == 0 && p.Accept != routing.AcceptWithin {
+			wait("peer "+n.Name, "it has no pod CIDR yet")
+		}
 		if p.Learn == routing.LearnBGP {
-			m.learned(t, p, i, usable, tally)
+			m.learned(t, p, i, usable)
 		}
 		for _, dst := range n.PodCIDRs {
 			if !m.claims.of(i, dst) {
@@ -39,14 +43,17 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 			}
 			f := routing.FamilyOf(dst.Addr())
 			tally.peers++
+			separated := false
 			if p.Learn == routing.LearnNodes {
-				if m.pathTo(t, p, n, dst, usable[f], wait) {
-					tally.separated++
-				}
-			} else if holder, ok := m.holders[routing.RouteKey{Table: t.ID, Dst: dst, Metric: routing.MetricPath}]; ok && holder == n.Name {
-				tally.separated++
+				separated = m.pathTo(t, p, i, dst, usable[f], wait)
+			} else if holder, ok := m.holder(routing.RouteKey{Table: t.ID, Dst: dst, Metric: routing.MetricPath}); ok {
+				separated = holder == i
 			}
-			if m.fallback(t, p, n, dst, wait) {
+			second := m.fallback(t, p, i, dst, wait)
+			switch {
+			case separated:
+				tally.separated++
+			case second:
 				tally.fallback++
 			}
 		}
@@ -61,25 +68,31 @@ func (m *maker) tally(link string) *tally {
 }
 
 // pathTo plans the class path of one CIDR straight from the inventory.
-func (m *maker) pathTo(t *routing.Table, p *routing.Peers, n *routing.Node, dst netip.Prefix, down string, wait func(what, why string)) bool {
-	f := routing.FamilyOf(dst.Addr())
-	hop, why := m.nodeAddress(n, p.NextHop, p.Link, f)
+func (m *maker) pathTo(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, down string, wait func(what, why string)) bool {
+	hop, why := m.nodeAddress(node, p.NextHop, p.Link, routing.FamilyOf(dst.Addr()))
 	if why == "" {
 		why = down
 	}
-	if why == "" && !p.OnLink && !m.onLink(p.Link, hop) {
-		why = fmt.Sprintf("next hop %s is in no network of %s", hop, p.Link)
+	if why == "" {
+		why = m.pathProblem(p, hop)
 	}
 	if why != "" {
 		wait("path to "+dst.String(), why)
 		return false
 	}
-	return m.classPath(t, p, n.Name, dst, hop)
+	return m.classPath(t, p, node, dst, hop)
 }
 
-// classPath plans one class path. Where two peers may have one prefix the
-// present holder keeps it, and there is never more than one.
-func (m *maker) classPath(t *routing.Table, p *routing.Peers, node string, dst netip.Prefix, hop netip.Addr) bool {
+// pathProblem says why a class path cannot use a next hop; "" when it can.
+func (m *maker) pathProblem(p *routing.Peers, hop netip.Addr) string {
+	if p.OnLink {
+		return ""
+	}
+	return m.hopProblem(p.Link, hop)
+}
+
+// classPath plans one class path. There is never more than one of a prefix.
+func (m *maker) classPath(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, hop netip.Addr) bool {
 	r := routing.Route{
 		Table: t.ID, Dst: dst, Metric: routing.MetricPath,
 		Via: hop, Link: p.Link, OnLink: p.OnLink, MTU: p.MTU,
@@ -87,12 +100,22 @@ func (m *maker) classPath(t *routing.Table, p *routing.Peers, node string, dst n
 	if !m.add(r) {
 		return false
 	}
-	m.holders[r.Key()] = node
+	m.owners[m.planned[r.Key()]] = node
 	return true
 }
 
+// holder returns the node that has the class path at a key in the plan.
+func (m *maker) holder(key routing.RouteKey) (node int, ok bool) {
+	at, ok := m.planned[key]
+	if !ok {
+		return 0, false
+	}
+	node, ok = m.owners[at]
+	return node, ok
+}
+
 // fallback plans the second route of a CIDR, by the node's InternalIP.
-func (m *maker) fallback(t *routing.Table, p *routing.Peers, n *routing.Node, dst netip.Prefix, wait func(what, why string)) bool {
+func (m *maker) fallback(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, wait func(what, why string)) bool {
 	if p.Fallback.None() {
 		return false
 	}
@@ -102,12 +125,12 @@ func (m *maker) fallback(t *routing.Table, p *routing.Peers, n *routing.Node, ds
 		return m.add(r)
 	}
 	f := routing.FamilyOf(dst.Addr())
-	hop, why := m.nodeAddress(n, p.Fallback.NextHop, p.Fallback.Link, f)
+	hop, why := m.nodeAddress(node, p.Fallback.NextHop, p.Fallback.Link, f)
 	if ok, down := m.usable(p.Fallback.Link, f); why == "" && !ok {
 		why = down
 	}
-	if why == "" && !m.onLink(p.Fallback.Link, hop) {
-		why = fmt.Sprintf("next hop %s is in no network of %s", hop, p.Fallback.Link)
+	if why == "" {
+		why = m.hopProblem(p.Fallback.Link, hop)
 	}
 	if why != "" {
 		wait("fallback to "+dst.String(), why)
@@ -119,40 +142,37 @@ func (m *maker) fallback(t *routing.Table, p *routing.Peers, n *routing.Node, ds
 
 // learned plans the class paths of one node from what its sessions say, and
 // records which paths were accepted and which refused.
-func (m *maker) learned(t *routing.Table, p *routing.Peers, at int, down map[routing.Family]string, tally *tally) {
-	n := &m.in.Inventory.Nodes[at]
+func (m *maker) learned(t *routing.Table, p *routing.Peers, node int, down map[routing.Family]string) {
 	for _, f := range routing.Families {
-		key := routing.SessionKey{Peer: n.Name, Family: f}
-		status := m.peerStatus(key)
-		hop, why := m.nodeAddress(n, p.NextHop, p.Link, f)
-		if why == "" && !p.OnLink && !m.onLink(p.Link, hop) {
-			why = fmt.Sprintf("next hop %s is in no network of %s", hop, p.Link)
+		key := routing.SessionKey{Peer: m.nodes[node].Name, Family: f}
+		hop, why := m.nodeAddress(node, p.NextHop, p.Link, f)
+		if why == "" && down[f] == "" {
+			why = m.pathProblem(p, hop)
 		}
 		peering := m.peerings[key]
 		if peering != nil {
 			for _, path := range peering.Paths {
-				reason := m.refuse(p, at, f, path)
+				reason := m.refuse(p, node, f, path)
 				if reason == "" {
 					reason = why
 				}
-				if reason == "" {
-					if down[f] == "" {
-						reason = m.take(t, p, n.Name, path.Prefix, hop)
-					}
+				if reason == "" && down[f] == "" {
+					reason = m.take(t, p, node, path.Prefix, hop)
 				}
-				status.note(path, reason)
+				m.note(t, key, path, reason)
 			}
 		}
 		if why == "" && down[f] == "" && (peering == nil || !peering.Synced) {
-			m.adopt(t, p, at, f, hop)
+			m.adopt(t, p, node, hop)
 		}
 	}
 }
 
-// take plans the class path of an accepted prefix, or says who has it.
-func (m *maker) take(t *routing.Table, p *routing.Peers, node string, dst netip.Prefix, hop netip.Addr) string {
+// take plans the class path of an accepted prefix, or says who has it. Where two
+// nodes announce one prefix the present holder keeps it.
+func (m *maker) take(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, hop netip.Addr) string {
 	key := routing.RouteKey{Table: t.ID, Dst: dst, Metric: routing.MetricPath}
-	holder, held := m.holders[key]
+	holder, held := m.holder(key)
 	switch {
 	case !held:
 		if !m.classPath(t, p, node, dst, hop) {
@@ -162,38 +182,55 @@ func (m *maker) take(t *routing.Table, p *routing.Peers, node string, dst netip.
 	case holder == node:
 		return ""
 	}
-	if r, ok := m.installed(key); ok && r.Via == hop {
-		for i := range m.plan.Routes {
-			if m.plan.Routes[i].Key() == key {
-				m.plan.Routes[i].Via = hop
-			}
-		}
-		m.holders[key] = node
+	if r, ok := m.installed(key); ok && r.Via == hop && r.Link == p.Link {
+		at := m.planned[key]
+		m.plan.Routes[at].Via = hop
+		m.owners[at] = node
+		m.retract(routing.SessionKey{Peer: m.nodes[holder].Name, Family: routing.FamilyOf(dst.Addr())}, dst,
+			"announced by "+m.nodes[node].Name+" too, which holds it")
 		return ""
 	}
-	return "announced by " + holder + " too, which holds it"
+	return "announced by " + m.nodes[holder].Name + " too, which holds it"
 }
 
 // adopt keeps the class paths that the kernel has of a peer that has not said
 // all yet: after a restart, what the kernel holds stands in for it.
-func (m *maker) adopt(t *routing.Table, p *routing.Peers, at int, f routing.Family, hop netip.Addr) {
-	n := &m.in.Inventory.Nodes[at]
-	for _, dst := range n.PodCIDRs {
-		key := routing.RouteKey{Table: t.ID, Dst: dst, Metric: routing.MetricPath}
-		if routing.FamilyOf(dst.Addr()) != f || !m.claims.of(at, dst) || m.holders[key] != "" {
-			continue
-		}
-		if r, ok := m.installed(key); ok && r.Via == hop && r.Link == p.Link {
-			m.classPath(t, p, n.Name, dst, hop)
+func (m *maker) adopt(t *routing.Table, p *routing.Peers, node int, hop netip.Addr) {
+	for _, dst := range m.installedVia(t.ID, p.Link, hop) {
+		if m.refuseOwner(p, node, dst) == "" {
+			m.take(t, p, node, dst, hop)
 		}
 	}
 }
 
+// installedVia returns the prefixes that the kernel has a class path of ours for
+// by a next hop.
+func (m *maker) installedVia(id routing.TableID, link string, hop netip.Addr) []netip.Prefix {
+	if m.via == nil {
+		m.via = make(map[nextHop][]netip.Prefix)
+		m.eachInstalled(func(_ int, r *routing.Route) {
+			if r.Metric == routing.MetricPath && r.Via.IsValid() && r.Dst.Bits() > 0 {
+				k := nextHop{r.Table, r.Link, r.Via}
+				m.via[k] = append(m.via[k], r.Dst)
+			}
+		})
+	}
+	return m.via[nextHop{id, link, hop}]
+}
+
+// nextHop is where the class paths of a table may lead.
+type nextHop struct {
+	table routing.TableID
+	link  string
+	via   netip.Addr
+}
+
 // refuse says why a path is not acceptable from a node; "" when it is.
-func (m *maker) refuse(p *routing.Peers, at int, f routing.Family, path routing.Path) string {
-	n := &m.in.Inventory.Nodes[at]
+func (m *maker) refuse(p *routing.Peers, node int, f routing.Family, path routing.Path) string {
 	dst := path.Prefix
 	switch {
+	case !dst.IsValid() || dst != dst.Masked():
+		return "not a prefix"
 	case routing.FamilyOf(dst.Addr()) != f:
 		return "prefix of the other family"
 	case dst.Bits() == 0:
@@ -201,19 +238,26 @@ func (m *maker) refuse(p *routing.Peers, at int, f routing.Family, path routing.
 	case path.NextHop.Is4In6():
 		return "next hop " + path.NextHop.String() + " is a mapped address"
 	}
-	if session, why := m.nodeAddress(n, m.cfg.BGP.Mesh.Address, m.cfg.BGP.Mesh.Link, f); why == "" && path.NextHop != session {
-		return fmt.Sprintf("next hop %s is not the peer's address %s", path.NextHop, session)
-	}
-	for _, own := range n.PodCIDRs {
-		if own == dst {
-			if m.claims.of(at, dst) {
-				return ""
-			}
-			return "assigned to another node too, which holds it"
+	if b := m.cfg.BGP; b != nil && b.Mesh != nil {
+		session, why := m.nodeAddress(node, b.Mesh.Address, b.Mesh.Link, f)
+		if why == "" && path.NextHop != session {
+			return fmt.Sprintf("next hop %s is not the peer's address %s", path.NextHop, session)
 		}
 	}
-	if other, ok := m.claims.other(at, dst); ok {
-		return "assigned to " + m.in.Inventory.Nodes[other].Name
+	return m.refuseOwner(p, node, dst)
+}
+
+// refuseOwner says why a prefix is not the node's to announce; "" when it is.
+func (m *maker) refuseOwner(p *routing.Peers, node int, dst netip.Prefix) string {
+	n := &m.nodes[node]
+	if slices.Contains(n.PodCIDRs, dst) {
+		if m.claims.of(node, dst) {
+			return ""
+		}
+		return "assigned to another node too, which holds it"
+	}
+	if other, ok := m.claims.other(node, dst); ok {
+		return "assigned to " + m.nodes[other].Name
 	}
 	if p.Accept == routing.AcceptWithin {
 		for _, pods := range m.cfg.Network("pods") {
@@ -231,21 +275,26 @@ func (m *maker) refuse(p *routing.Peers, at int, f routing.Family, path routing.
 	return "not assigned to " + n.Name
 }
 
-// peerStatus returns the status of a session, made when first asked for.
-func (m *maker) peerStatus(key routing.SessionKey) *peerStatus {
+// peerStatus returns the status of a session, made when first asked for. It is
+// good until the next one is made.
+func (m *maker) peerStatus(key routing.SessionKey) *routing.PeerStatus {
 	i, ok := m.speaks[key]
 	if !ok {
 		i = len(m.plan.Peers)
 		m.speaks[key] = i
 		m.plan.Peers = append(m.plan.Peers, routing.PeerStatus{Neighbor: routing.Neighbor{Key: key}})
 	}
-	return (*peerStatus)(&m.plan.Peers[i])
+	return &m.plan.Peers[i]
 }
 
-type peerStatus routing.PeerStatus
-
-// note records what became of a path.
-func (s *peerStatus) note(path routing.Path, reason string) {
+// note records what became of a path. Where two tables learn from one session
+// the first speaks for it.
+func (m *maker) note(t *routing.Table, key routing.SessionKey, path routing.Path, reason string) {
+	if first, ok := m.noted[key]; ok && first != t.ID {
+		return
+	}
+	m.noted[key] = t.ID
+	s := m.peerStatus(key)
 	if reason == "" {
 		s.Accepted = append(s.Accepted, path)
 		return
@@ -253,5 +302,20 @@ func (s *peerStatus) note(path routing.Path, reason string) {
 	s.RefusedCount++
 	if len(s.Refused) < refusalsKept {
 		s.Refused = append(s.Refused, routing.Refusal{Path: path, Reason: reason})
+	}
+}
+
+// retract turns an accepted path into a refused one.
+func (m *maker) retract(key routing.SessionKey, dst netip.Prefix, reason string) {
+	s := m.peerStatus(key)
+	for i, path := range s.Accepted {
+		if path.Prefix == dst {
+			s.Accepted = slices.Delete(s.Accepted, i, i+1)
+			s.RefusedCount++
+			if len(s.Refused) < refusalsKept {
+				s.Refused = append(s.Refused, routing.Refusal{Path: path, Reason: reason})
+			}
+			return
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"netclass.dev/routing"
 )
@@ -32,23 +33,29 @@ func Make(in *routing.Inputs) *routing.Plan {
 // maker holds one run of Make: the inputs, what has been derived from them so
 // far, and the plan as it grows.
 type maker struct {
-	in   *routing.Inputs
-	cfg  *routing.Config
-	self *routing.Node
-	plan *routing.Plan
+	in    *routing.Inputs
+	cfg   *routing.Config
+	nodes []routing.Node // by name
+	self  *routing.Node
+	at    int // index of self in nodes; -1: not there
+	plan  *routing.Plan
 
 	links    map[string]*routing.Link
 	networks map[string][]netip.Prefix // of each class link, seen now or remembered
 	claims   claims
-	foreign  map[routing.RouteKey]routing.Route // in our tables, not ours
-	ours     map[routing.RouteKey]routing.Route // made when first asked for
+	foreign  map[routing.RouteKey]int32 // index into the kernel's routes: in our tables, not ours
+	ours     map[routing.RouteKey]int32 // the same of our own; made when first asked for
+	planned  map[routing.RouteKey]int32 // index into plan.Routes
+	owners   map[int32]int              // index into plan.Routes -> the node that has the class path
 	peerings map[routing.SessionKey]*routing.Peering
-	tallies  map[string]*tally            // class paths by link
-	defaults map[string]string            // link -> why its default waits; "" when it is planned
-	speaks   map[routing.SessionKey]int   // index into plan.Peers
-	holders  map[routing.RouteKey]string  // which peer has a class path
-	hops     map[string]map[string]nodeIP // link -> node -> its addresses there
-	remotes  map[netip.Addr]string        // address -> the peer that has it
+	spoken   map[routing.SessionKey]*routing.Neighbor // of the newest order to the speaker
+	tallies  map[string]*tally                        // class paths by link
+	defaults map[string]string                        // link -> why its default waits; "" when it is planned
+	speaks   map[routing.SessionKey]int               // index into plan.Peers
+	noted    map[routing.SessionKey]routing.TableID
+	via      map[nextHop][]netip.Prefix // class paths in the kernel; made when first asked for
+	hops     map[string][]nodeIP        // link -> each node's addresses there
+	remotes  map[netip.Addr]string      // address -> the peer that has it
 }
 
 // tally counts the pod CIDRs of peers by where their packets go.
@@ -60,13 +67,15 @@ func newMaker(in *routing.Inputs) *maker {
 		cfg:      in.Config,
 		plan:     &routing.Plan{},
 		links:    make(map[string]*routing.Link, len(in.Kernel.Links)),
-		foreign:  make(map[routing.RouteKey]routing.Route),
+		foreign:  make(map[routing.RouteKey]int32),
+		owners:   make(map[int32]int),
 		peerings: make(map[routing.SessionKey]*routing.Peering, len(in.Peerings)),
+		spoken:   make(map[routing.SessionKey]*routing.Neighbor),
 		tallies:  make(map[string]*tally),
 		defaults: make(map[string]string),
 		speaks:   make(map[routing.SessionKey]int),
-		holders:  make(map[routing.RouteKey]string),
-		hops:     make(map[string]map[string]nodeIP),
+		noted:    make(map[routing.SessionKey]routing.TableID),
+		hops:     make(map[string][]nodeIP),
 		remotes:  make(map[netip.Addr]string),
 	}
 	for i := range in.Kernel.Links {
@@ -75,19 +84,30 @@ func newMaker(in *routing.Inputs) *maker {
 	for i := range in.Peerings {
 		m.peerings[in.Peerings[i].Key] = &in.Peerings[i]
 	}
-	m.self = in.Inventory.Node(in.Node)
+	if in.Speaking != nil {
+		for i := range in.Speaking.Neighbors {
+			m.spoken[in.Speaking.Neighbors[i].Key] = &in.Speaking.Neighbors[i]
+		}
+	}
+	m.nodes = byName(in.Inventory.Nodes)
+	m.at = slices.IndexFunc(m.nodes, func(n routing.Node) bool { return n.Name == in.Node })
+	if m.at >= 0 {
+		m.self = &m.nodes[m.at]
+	}
 	m.hold()
 	m.networks = linkNetworks(m.cfg, m.links, in.Ledger)
 	m.plan.Links = m.networks
-	for _, r := range in.Kernel.Routes {
-		if m.mineTable(r.Table) && !m.mineProtocol(r.Protocol) {
+	for i := range in.Kernel.Routes {
+		r := &in.Kernel.Routes[i]
+		if !m.mineProtocol(r.Protocol) && m.mineTable(r.Table) {
 			if _, ok := m.foreign[r.Key()]; !ok {
-				m.foreign[r.Key()] = r
+				m.foreign[r.Key()] = int32(i)
 			}
 		}
 	}
-	size := 2 * len(in.Inventory.Nodes) * 2
-	m.plan.Routes = make([]routing.Route, 0, size+64)
+	size := 2*2*len(m.nodes) + 64 // a path and a fallback for each family's pod CIDR
+	m.plan.Routes = make([]routing.Route, 0, size)
+	m.planned = make(map[routing.RouteKey]int32, size)
 	m.claims = m.settleClaims()
 	return m
 }
@@ -104,7 +124,7 @@ func (m *maker) hold() {
 		m.condition("inventory", "NotSynced", "no nodes are known yet%s: nothing is deleted", because(inv.Stale))
 	case m.self == nil:
 		m.plan.Hold = fmt.Sprintf("node %q is not in the inventory", m.in.Node)
-		m.condition("inventory", "OwnNodeMissing", "node %q is not in %s: nothing is deleted, and no own pod CIDR is announced", m.in.Node, inv.Source)
+		m.condition("inventory", "OwnNodeMissing", "node %q is not in %s: nothing is deleted, and what it had stays", m.in.Node, inv.Source)
 	}
 	if m.in.Inventory.Synced && m.in.Inventory.Stale != "" {
 		m.condition("inventory", "Stale", "the last good copy is in use: %s", m.in.Inventory.Stale)
@@ -125,16 +145,27 @@ func (m *maker) condition(object, reason, format string, args ...any) {
 	})
 }
 
-// add plans a route unless somebody else's stands in its place, and reports
-// whether it did. A foreign route is never replaced: `replace` would take it
-// over without a word.
+// add plans a route unless another stands in its place, and reports whether it
+// did. A foreign route is never replaced: `replace` would take it over without a
+// word. Of two that the plan itself wants (a pod CIDR that is also a connected
+// network, say) the first keeps the place: both would take turns for ever.
 func (m *maker) add(r routing.Route) bool {
 	r.Protocol = m.cfg.Daemon.Protocol
-	if f, taken := m.foreign[r.Key()]; taken {
+	key := r.Key()
+	if at, taken := m.foreign[key]; taken {
+		f := m.in.Kernel.Routes[at]
 		m.condition("table/"+m.tableName(r.Table), "ForeignRoute",
 			"%q cannot be installed: protocol %d has %q in its place", r, f.Protocol, f)
 		return false
 	}
+	if at, taken := m.planned[key]; taken {
+		if first := m.plan.Routes[at]; first != r {
+			m.condition("table/"+m.tableName(r.Table), "SamePrefix", "%q is left out: %q has its place", r, first)
+			return false
+		}
+		return true
+	}
+	m.planned[key] = int32(len(m.plan.Routes))
 	m.plan.Routes = append(m.plan.Routes, r)
 	return true
 }
@@ -142,15 +173,35 @@ func (m *maker) add(r routing.Route) bool {
 // installed returns our route at a key as the kernel has it.
 func (m *maker) installed(k routing.RouteKey) (routing.Route, bool) {
 	if m.ours == nil {
-		m.ours = make(map[routing.RouteKey]routing.Route)
-		for _, r := range m.in.Kernel.Routes {
-			if m.mineTable(r.Table) && m.mineProtocol(r.Protocol) {
-				m.ours[r.Key()] = r
-			}
+		m.ours = make(map[routing.RouteKey]int32, len(m.in.Kernel.Routes))
+		m.eachInstalled(func(i int, r *routing.Route) { m.ours[r.Key()] = int32(i) })
+	}
+	i, ok := m.ours[k]
+	if !ok {
+		return routing.Route{}, false
+	}
+	return m.in.Kernel.Routes[i], true
+}
+
+// eachInstalled calls f for every route of ours that the kernel has.
+func (m *maker) eachInstalled(f func(i int, r *routing.Route)) {
+	for i := range m.in.Kernel.Routes {
+		if r := &m.in.Kernel.Routes[i]; m.mineProtocol(r.Protocol) && m.mineTable(r.Table) {
+			f(i, r)
 		}
 	}
-	r, ok := m.ours[k]
-	return r, ok
+}
+
+// byName returns the nodes sorted by name, so that no decision hangs on the
+// order they were told in.
+func byName(nodes []routing.Node) []routing.Node {
+	less := func(a, b routing.Node) int { return strings.Compare(a.Name, b.Name) }
+	if slices.IsSortedFunc(nodes, less) {
+		return nodes
+	}
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, less)
+	return nodes
 }
 
 func (m *maker) mineProtocol(p routing.Protocol) bool {
@@ -179,29 +230,24 @@ func (m *maker) tableName(id routing.TableID) string {
 	return fmt.Sprint(id)
 }
 
-// ownership tells Diff what it may touch: what this configuration uses and what
-// an earlier one has used.
+// ownership tells Diff what it may touch: what this configuration uses, also
+// where it is not wanted just now, and what an earlier one has used.
 func (m *maker) ownership() {
-	own := &m.plan.Own
-	own.Protocols = union(m.in.Ledger.Protocols, m.cfg.Daemon.Protocol)
-	own.Tables = slices.Clone(m.in.Ledger.Tables)
-	for i := range m.cfg.Tables {
-		own.Tables = union(own.Tables, m.cfg.Tables[i].ID)
-	}
-	if m.cfg.Guard != nil {
-		own.Tables = union(own.Tables, routing.MainID)
-	}
-	own.Priorities = slices.Clone(m.in.Ledger.Priorities)
-	for _, r := range m.plan.Rules {
-		own.Priorities = union(own.Priorities, r.Priority)
+	own := m.cfg.Owns(routing.Ownership{
+		Protocols:  m.in.Ledger.Protocols,
+		Tables:     m.in.Ledger.Tables,
+		Priorities: m.in.Ledger.Priorities,
+	})
+	m.plan.Own = routing.Ownership{
+		Protocols:  set(own.Protocols),
+		Tables:     set(own.Tables),
+		Priorities: set(own.Priorities),
 	}
 }
 
-// union returns a sorted copy of s with the values added.
-func union[T interface {
-	~uint8 | ~uint32
-}](s []T, values ...T) []T {
-	s = append(slices.Clone(s), values...)
+// set returns a sorted copy of s in which no value comes twice.
+func set[T interface{ ~uint8 | ~uint32 }](s []T) []T {
+	s = slices.Clone(s)
 	slices.Sort(s)
 	return slices.Compact(s)
 }

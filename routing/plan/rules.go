@@ -2,13 +2,10 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 
 	"netclass.dev/routing"
 )
-
-// vipPriority is where `iif LINK to VIPs unreachable` stands: after every table
-// that may deliver them, just before main would send them back to the router.
-const vipPriority uint32 = 32761
 
 // rules plans the rules that select a table and returns them as text.
 func (m *maker) rules(t *routing.Table, wait func(what, why string)) []string {
@@ -57,14 +54,17 @@ func (m *maker) selector(name string, f routing.Family) []netip.Prefix {
 // not.
 func (m *maker) addRule(r routing.Rule) string {
 	r.Protocol = m.cfg.Daemon.Protocol
+	if slices.Contains(m.plan.Rules, r) {
+		return ""
+	}
+	if local, ok := m.localRule(r.Family); ok && r.Priority <= local {
+		m.condition("rule/"+r.String(), "BeforeLocal",
+			"rule %q is not installed: the rule that delivers local packets stands at %d, and it would come first", r, local)
+		return "it would come before local delivery"
+	}
 	for _, k := range m.in.Kernel.Rules {
 		if k.Family != r.Family {
 			continue
-		}
-		if k.Table == routing.LocalID && k.Action == routing.ActionLookup && !k.From.IsValid() && !k.To.IsValid() && r.Priority <= k.Priority {
-			m.condition("rule/"+r.String(), "BeforeLocal",
-				"rule %q is not installed: the rule that delivers local packets stands at %d, and it would come first", r, k.Priority)
-			return "it would come before local delivery"
 		}
 		if k.Priority == r.Priority && !m.mineProtocol(k.Protocol) && !sameSelector(k, r) {
 			m.condition("rule/"+r.String(), "ForeignRule", "protocol %d has the rule %q at the same priority", k.Protocol, k)
@@ -74,6 +74,19 @@ func (m *maker) addRule(r routing.Rule) string {
 	return ""
 }
 
+// localRule returns the priority of the first rule that delivers local packets.
+// It is 0 unless a CNI has moved it.
+func (m *maker) localRule(f routing.Family) (priority uint32, ok bool) {
+	for _, k := range m.in.Kernel.Rules {
+		if k.Family == f && k.Table == routing.LocalID && k.Action == routing.ActionLookup &&
+			!k.From.IsValid() && !k.To.IsValid() && k.IIF == "" && k.OIF == "" && k.Mask == 0 && !k.Invert && !k.Opaque &&
+			(!ok || k.Priority < priority) {
+			priority, ok = k.Priority, true
+		}
+	}
+	return priority, ok
+}
+
 // sameSelector reports whether two rules do the same for the same packets. A
 // twin under another protocol costs nothing, and stays when ours goes.
 func sameSelector(a, b routing.Rule) bool {
@@ -81,14 +94,14 @@ func sameSelector(a, b routing.Rule) bool {
 	return a == b
 }
 
-// ownAddressIn returns an address of this node on a class link, or an InternalIP,
-// inside a prefix.
+// ownAddressIn returns an address inside a prefix that this node has on a class
+// link or on one of which a table lists the network, or an InternalIP.
 func (m *maker) ownAddressIn(p netip.Prefix) (netip.Addr, bool) {
 	if !p.IsValid() {
 		return netip.Addr{}, false
 	}
-	for i := range m.cfg.Classes {
-		l := m.links[m.cfg.Classes[i].Link]
+	for _, name := range m.nodeLinks() {
+		l := m.links[name]
 		if l == nil {
 			continue
 		}
@@ -106,4 +119,20 @@ func (m *maker) ownAddressIn(p netip.Prefix) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// nodeLinks returns the configured links that are not the CNI's.
+func (m *maker) nodeLinks() []string {
+	var links []string
+	for i := range m.cfg.Classes {
+		links = append(links, m.cfg.Classes[i].Link)
+	}
+	for i := range m.cfg.Tables {
+		for _, name := range m.cfg.Tables[i].Routes.Connected {
+			if o := m.ownSource(m.cfg.Tables[i].ID); o == nil || o.Link != name {
+				links = append(links, name)
+			}
+		}
+	}
+	return links
 }

@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"fmt"
 	"net/netip"
+	"slices"
 
 	"netclass.dev/routing"
 )
@@ -46,35 +46,26 @@ func (m *maker) connected(t *routing.Table, f routing.Family, wait func(what, wh
 			continue
 		}
 		for _, net := range connected(m.links[name], f) {
-			m.addOnce(routing.Route{Table: t.ID, Dst: net, Metric: routing.MetricPath, Link: name})
+			m.add(routing.Route{Table: t.ID, Dst: net, Metric: routing.MetricPath, Link: name})
 		}
 	}
-}
-
-// addOnce adds a route whose place another of the plan may hold already: two
-// links in one network, say. The first keeps it.
-func (m *maker) addOnce(r routing.Route) {
-	for i := range m.plan.Routes {
-		if m.plan.Routes[i].Key() == r.Key() {
-			m.condition("table/"+m.tableName(r.Table), "SamePrefix", "%q is left out: %q has its place", r, m.plan.Routes[i])
-			return
-		}
-	}
-	m.add(r)
 }
 
 // own plans this node's own pod CIDRs: delivered over the CNI's host link, or
 // left to main by a throw while that link is missing.
 func (m *maker) own(t *routing.Table, f routing.Family, wait func(what, why string)) {
 	o := t.Routes.Own
-	if o == nil || m.self == nil {
+	if o == nil {
 		return
+	}
+	if m.self != nil && len(m.self.PodCIDRs) == 0 && f == routing.IPv4 { // say it once
+		wait("own", "node "+m.self.Name+" has no pod CIDR yet")
 	}
 	for _, p := range m.ownCIDRs(f) {
 		r := routing.Route{Table: t.ID, Dst: p, Metric: routing.MetricPath}
 		if o.Type == routing.Blackhole {
 			r.Type = routing.Blackhole
-			m.addOnce(r)
+			m.add(r)
 			continue
 		}
 		if l := m.links[o.Link]; l != nil && l.Up {
@@ -87,32 +78,54 @@ func (m *maker) own(t *routing.Table, f routing.Family, wait func(what, why stri
 			}
 			wait("own "+p.String(), why)
 		}
-		m.addOnce(r)
+		m.add(r)
 	}
 }
 
-// ownCIDRs returns this node's uncontested pod CIDRs of a family.
+// ownCIDRs returns this node's uncontested pod CIDRs of a family. While the
+// inventory does not list this node they are those that it delivers already: an
+// object deleted by mistake must not cut off the pods that run.
 func (m *maker) ownCIDRs(f routing.Family) []netip.Prefix {
 	if m.self == nil {
-		return nil
+		return familyNetworks(m.delivered(), f)
 	}
 	var ps []netip.Prefix
-	at := m.indexOf(m.self)
 	for _, p := range m.self.PodCIDRs {
-		if routing.FamilyOf(p.Addr()) == f && m.claims.of(at, p) {
+		if routing.FamilyOf(p.Addr()) == f && m.claims.of(m.at, p) && !slices.Contains(ps, p) {
 			ps = append(ps, p)
 		}
 	}
 	return ps
 }
 
-func (m *maker) indexOf(n *routing.Node) int {
-	for i := range m.in.Inventory.Nodes {
-		if &m.in.Inventory.Nodes[i] == n {
-			return i
+// delivered returns the pod CIDRs for which the kernel has an own route of ours
+// and that no other node claims.
+func (m *maker) delivered() []netip.Prefix {
+	var ps []netip.Prefix
+	m.eachInstalled(func(_ int, r *routing.Route) {
+		o := m.ownSource(r.Table)
+		if o == nil || r.Metric != routing.MetricPath || r.Via.IsValid() || slices.Contains(ps, r.Dst) {
+			return
+		}
+		if o.Type == routing.Blackhole && r.Type != routing.Blackhole ||
+			o.Type != routing.Blackhole && r.Type != routing.Throw && r.Link != o.Link {
+			return
+		}
+		if _, claimed := m.claims.other(m.at, r.Dst); !claimed {
+			ps = append(ps, r.Dst)
+		}
+	})
+	slices.SortFunc(ps, netip.Prefix.Compare)
+	return ps
+}
+
+func (m *maker) ownSource(id routing.TableID) *routing.Own {
+	for i := range m.cfg.Tables {
+		if m.cfg.Tables[i].ID == id {
+			return m.cfg.Tables[i].Routes.Own
 		}
 	}
-	return -1
+	return nil
 }
 
 // defaultRoute plans the table's default. It depends on the fence, and on no
@@ -126,7 +139,7 @@ func (m *maker) defaultRoute(t *routing.Table, f routing.Family, fenced string, 
 	if d.OnLinkDown == routing.LinkDownHold {
 		m.add(routing.Route{Table: t.ID, Dst: dst, Metric: routing.MetricHold, Type: routing.Unreachable})
 	}
-	gw, why := m.gateway(d, f)
+	gw, why := m.gateway(t, d, f)
 	if why == "" {
 		why = fenced
 	}
@@ -145,18 +158,26 @@ func (m *maker) defaultRoute(t *routing.Table, f routing.Family, fenced string, 
 	}
 }
 
-func (m *maker) gateway(d *routing.Default, f routing.Family) (netip.Addr, string) {
-	gw, why := resolve(d.Gateway.Of(f), m.self, f)
+// gateway returns the next hop of a table's default, or why there is none.
+func (m *maker) gateway(t *routing.Table, d *routing.Default, f routing.Family) (netip.Addr, string) {
+	gw, fault := resolve(d.Gateway.Of(f), m.self, f)
+	why := fault.String()
+	if fault != nil && (fault.malformed || m.self == nil) {
+		last, _ := m.installed(routing.RouteKey{Table: t.ID, Dst: f.Default(), Metric: routing.MetricPath})
+		switch {
+		case fault.malformed:
+			gw, why = m.instead(m.self, last.Via, fault)
+		case last.Via.IsValid():
+			gw, why = last.Via, ""
+		}
+	}
 	if why != "" {
 		return gw, why
 	}
 	if ok, why := m.usable(d.Link, f); !ok {
 		return gw, why
 	}
-	if !m.onLink(d.Link, gw) {
-		return gw, fmt.Sprintf("gateway %s is in no network of %s", gw, d.Link)
-	}
-	return gw, ""
+	return gw, m.hopProblem(d.Link, gw)
 }
 
 func familyNetworks(ps []netip.Prefix, f routing.Family) []netip.Prefix {
