@@ -13,8 +13,12 @@ func (f *FIB) lookup(flow Flow, mode Mode, steps *[]Step) Result {
 		return Result{}
 	}
 	q := newQuery(flow, mode)
+	bound := mode == Stack && q.family == routing.IPv4 && q.oif != ""
+	if bound && !f.up(q.oif) {
+		return Result{} // without a lookup
+	}
 	r := f.walk(&q, steps)
-	if mode == Stack && q.family == routing.IPv4 && q.oif != "" && r.Action != Forward && r.Action != Local {
+	if bound && r.Action != Forward && r.Action != Local {
 		return f.assumeOnLink(&q, r, steps)
 	}
 	return r
@@ -65,6 +69,12 @@ func (f *FIB) walk(q *query, steps *[]Step) Result {
 		}
 	}
 	return Result{}
+}
+
+// up reports whether a link is up, as far as the picture tells of links.
+func (f *FIB) up(link string) bool {
+	l := f.links[link]
+	return l == nil && len(f.links) == 0 || l != nil && l.Up
 }
 
 // route returns route i, or nil for none.
@@ -141,9 +151,6 @@ func (f *FIB) tell(rule indexedRule, q *query, at int32, v verdict) Step {
 // on the link (ip_route_output_key_hash_rcu: "apparently, routing tables are
 // wrong").
 func (f *FIB) assumeOnLink(q *query, failed Result, steps *[]Step) Result {
-	if link := f.links[q.oif]; len(f.links) > 0 && (link == nil || !link.Up) {
-		return Result{}
-	}
 	if steps != nil && len(*steps) > 0 {
 		last := &(*steps)[len(*steps)-1]
 		last.Why += "; the socket is bound to " + q.oif + ", so the destination is taken to be on it"

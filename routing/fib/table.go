@@ -22,8 +22,9 @@ type level struct {
 
 // note is what the index knows of a route.
 type note struct {
-	next int32 // of the same prefix, by metric; none: the last
-	skip string
+	next int32  // of the same prefix, by metric; none: the last
+	skip string // why it is passed over; empty: it is not
+	gone bool   // the kernel removes it
 }
 
 const none int32 = -1
@@ -57,7 +58,8 @@ func (f *FIB) indexRoutes() {
 	}
 	for i := range f.routes {
 		r := &f.routes[i]
-		f.notes[i] = note{next: none, skip: f.unusable(r)}
+		f.notes[i] = note{next: none}
+		f.notes[i].skip, f.notes[i].gone = f.unusable(r)
 		tables := f.tables.Of(r.Family())
 		t := tables[r.Table]
 		if t == nil {
@@ -102,23 +104,23 @@ func (f *FIB) insert(head, i int32) int32 {
 	return head
 }
 
-// unusable says why the kernel passes over a route whatever the packet; empty:
-// it does not. A route over several next hops is taken to have a living one:
-// the picture shows only its first.
-func (f *FIB) unusable(r *routing.Route) string {
+// unusable says why the kernel passes over a route whatever the packet, and
+// whether it is not even there any more. A route over several next hops is taken
+// to have a living one: the picture shows only its first.
+func (f *FIB) unusable(r *routing.Route) (why string, gone bool) {
 	if r.Type.Reject() || r.Multipath {
-		return ""
+		return "", false
 	}
 	link := f.links[r.Link]
 	switch {
-	case r.Dead:
-		return "it is dead"
 	case r.Type == routing.Unicast && link != nil && !link.Up:
-		return r.Link + " is down"
+		return r.Link + " is down", true
+	case r.Dead:
+		return "it is dead", false
 	case (r.LinkDown || link != nil && !link.Carrier) && f.ignoreLinkDown(r.Link):
-		return r.Link + " has no carrier"
+		return r.Link + " has no carrier", false
 	}
-	return ""
+	return "", false
 }
 
 // find returns the route of the table that answers the query, or none.
@@ -160,21 +162,23 @@ func (f *FIB) select4(head int32, q *query) int32 {
 // select6 picks among the routes of one prefix as find_rr_leaf does. Those of
 // the lowest metric are tried first, and one over the link asked for wins among
 // them; when none is usable, all the others compete as if they had one metric.
+// A route whose link is down is not there at all: the kernel has removed it.
 func (f *FIB) select6(head int32, q *query) int32 {
-	lowest := f.routes[head].Metric
 	best, bestScore := none, -1
+	var lowest uint32
+	started, others := false, false
 	for i := head; i != none; i = f.notes[i].next {
-		if f.routes[i].Metric != lowest {
+		if f.notes[i].gone {
+			continue
+		}
+		switch metric := f.routes[i].Metric; {
+		case !started:
+			lowest, started = metric, true
+		case metric != lowest && !others:
 			if best != none {
 				return best
 			}
-			lowest = f.routes[i].Metric
-			for ; i != none; i = f.notes[i].next {
-				if s := f.score(i, q); s > bestScore {
-					best, bestScore = i, s
-				}
-			}
-			return best
+			others = true
 		}
 		if s := f.score(i, q); s > bestScore {
 			best, bestScore = i, s

@@ -14,6 +14,9 @@ func Agree(f fib.Flow, mode fib.Mode, model fib.Result, kernel Answer) error {
 	want := Seen(f, mode, model)
 	got := kernel
 	got.Src, got.Code = netip.Addr{}, ""
+	if got.Action != fib.Forward {
+		got = Answer{Action: got.Action}
+	}
 	if want.Table == 0 {
 		got.Table = 0
 	}
@@ -31,15 +34,14 @@ func Agree(f fib.Flow, mode fib.Mode, model fib.Result, kernel Answer) error {
 //   - bpf_fib_lookup answers NOT_FWDED for every packet that it does not forward
 //     by a route, so also for a local one and, but for two in IPv4, for one
 //     rejected by a rule;
-//   - a rule of type unreachable is ENETUNREACH, like no route at all, and
-//     RTM_GETROUTE in IPv6 says that of every rule that rejects;
+//   - a rule of type unreachable is ENETUNREACH, like no route at all;
 //   - a next hop that is the destination itself is not told apart by
 //     bpf_fib_lookup from none.
 func Seen(f fib.Flow, mode fib.Mode, r fib.Result) Answer {
 	v6 := routing.FamilyOf(f.Dst) == routing.IPv6
 	byRule := r.Action != fib.NoRoute && !r.Route.Dst.IsValid()
 	a := Answer{Action: r.Action}
-	if byRule && (v6 || r.Action == fib.Unreachable) {
+	if byRule && (v6 && mode == fib.BPF || r.Action == fib.Unreachable) {
 		a.Action = fib.NoRoute
 	}
 	if mode == fib.BPF && r.Action == fib.Local {

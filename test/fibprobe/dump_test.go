@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"netclass.dev/routing"
 	"netclass.dev/test/netns"
@@ -91,6 +93,23 @@ func dump(t *testing.T, ns *netns.NS) *routing.Kernel {
 	return k
 }
 
+// settled waits until the link and its routes show whether it has a carrier,
+// which they do a moment after the other end changed, and returns the picture.
+func settled(t *testing.T, ns *netns.NS, link string, carrier bool) *routing.Kernel {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		k := dump(t, ns)
+		wrong := slices.ContainsFunc(k.Routes, func(r routing.Route) bool {
+			return r.Type == routing.Unicast && r.Link == link && r.LinkDown == carrier
+		})
+		if l := k.Link(link); l.Carrier == carrier && !wrong {
+			return k
+		}
+	}
+	t.Fatalf("link %s does not come to carrier %t", link, carrier)
+	return nil
+}
+
 func query(t *testing.T, ns *netns.NS, args string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(ns.MustIP(t, args)), into); err != nil {
@@ -100,7 +119,7 @@ func query(t *testing.T, ns *netns.NS, args string, into any) {
 
 type jsonRule struct {
 	Priority uint32
-	Not      *json.RawMessage
+	Not, Nop json.RawMessage // null when set
 	Src, Dst string
 	SrcLen   *int
 	DstLen   *int
@@ -115,7 +134,7 @@ type jsonRule struct {
 
 func (j jsonRule) rule(t *testing.T, f routing.Family) routing.Rule {
 	t.Helper()
-	r := routing.Rule{Family: f, Priority: j.Priority, IIF: j.IIF, OIF: j.OIF, SuppressPrefixLen: routing.NoSuppress}
+	r := routing.Rule{Family: f, Priority: j.Priority, IIF: j.IIF, OIF: j.OIF, SuppressPrefixLen: routing.NoSuppress, Invert: j.Not != nil}
 	if j.Suppress != nil {
 		r.SuppressPrefixLen = *j.Suppress
 	}
@@ -135,7 +154,7 @@ func (j jsonRule) rule(t *testing.T, f routing.Family) routing.Rule {
 		r.Action = routing.ActionBlackhole
 	case j.Action == "prohibit" || j.Action == "8":
 		r.Action = routing.ActionProhibit
-	case j.Action == "nop" || j.Action == "3":
+	case j.Nop != nil:
 		r.Action = routing.ActionNop
 	case j.Table != "":
 		r.Table = tableOf(t, j.Table)
