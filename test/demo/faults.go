@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"netclass.dev/routing"
@@ -112,9 +113,11 @@ func (s *story) afterwards(sys system, one, two, three *lab.Node) error {
 func (s *story) startPings(paths [][2]*lab.Node) (_ []*lab.Pinger, stop func(), err error) {
 	var pingers []*lab.Pinger
 	stop = func() {
+		var all sync.WaitGroup
 		for _, p := range pingers {
-			p.Stop()
+			all.Go(func() { p.Stop() })
 		}
+		all.Wait()
 	}
 	for _, path := range paths {
 		for _, f := range routing.Families {

@@ -13,8 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"netclass.dev/test/lab"
 )
 
 func main() {
@@ -32,9 +30,6 @@ func run(ctx context.Context, withBIRD, onlyBIRD bool) int {
 	var results []result
 	err := func() error {
 		if !onlyBIRD {
-			if err := lab.Built(); err != nil {
-				return err
-			}
 			r, err := s.tell(ctx, &netclass{})
 			if err != nil {
 				return err

@@ -67,12 +67,8 @@ func (n *Node) StartNetclassd(opts NetclassdOptions) (*Netclassd, error) {
 
 // Start starts the daemon again after it was stopped or killed.
 func (d *Netclassd) Start() error {
-	path, err := built("netclassd")
-	if err != nil {
-		return err
-	}
 	p, err := d.Node.Host.Start(Command{
-		Path: path, Env: d.opts.Env, Dir: d.Dir, Name: "netclassd",
+		Path: Built("netclassd"), Env: d.opts.Env, Dir: d.Dir, Name: "netclassd",
 		Args: append([]string{"--config", d.ConfigFile, "--node", d.Node.Name, "--socket", d.Socket, "--state-dir", d.StateDir}, d.opts.Args...),
 	})
 	if err != nil {
@@ -108,11 +104,7 @@ func replaceFile(path, text string) error {
 
 // Ctl runs netclassctl against the daemon and returns what it printed.
 func (d *Netclassd) Ctl(ctx context.Context, args ...string) (string, error) {
-	path, err := built("netclassctl")
-	if err != nil {
-		return "", err
-	}
-	return d.Node.Exec(ctx, path, append([]string{"--socket", d.Socket}, args...)...)
+	return d.Node.Exec(ctx, Built("netclassctl"), append([]string{"--socket", d.Socket}, args...)...)
 }
 
 // Speaker returns the number of the daemon's speaker process: its only child.
@@ -173,24 +165,17 @@ func (d *Netclassd) PSS() (uint64, error) {
 
 var pssLine = regexp.MustCompile(`(?m)^Pss:\s+(\d+) kB`)
 
-// built returns the path of a program that `make build` makes.
-func built(name string) (string, error) {
+// Built returns the path of a program that `make build` makes: in bin/, or
+// where NETCLASS_BIN says.
+func Built(name string) string {
+	if dir := os.Getenv("NETCLASS_BIN"); dir != "" {
+		return filepath.Join(dir, name)
+	}
 	root, err := root()
 	if err != nil {
-		return "", err
+		return name // in PATH, perhaps
 	}
-	path := filepath.Join(root, "bin", name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("find %s (make build makes it): %w", name, err)
-	}
-	return path, nil
-}
-
-// Built reports whether `make build` has made the programs.
-func Built() error {
-	_, err := built("netclassd")
-	_, err2 := built("netclassctl")
-	return errors.Join(err, err2)
+	return filepath.Join(root, "bin", name)
 }
 
 // root returns the module's directory, looking upwards from where we are.

@@ -157,7 +157,7 @@ func (p *Pinger) Stop() PingReport {
 		ctx, cancel := context.WithTimeout(context.Background(), replyWait)
 		defer cancel()
 		_ = Eventually(ctx, func() error {
-			if p.Report().Lost > 0 {
+			if _, lost := p.Between(time.Now().Add(-replyWait), time.Now()); lost > 0 {
 				return errors.New("replies are missing")
 			}
 			return nil
