@@ -113,4 +113,5 @@ type SpeakerStatus struct {
 	Since    time.Time
 	Restarts uint64
 	LastExit string
+	Errors   []string // what it cannot do at the moment: "listen 10.48.0.1:179: address already in use by bird (pid 812)"
 }

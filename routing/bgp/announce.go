@@ -1,0 +1,182 @@
+package bgp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	api "github.com/osrg/gobgp/v3/api"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"netclass.dev/routing"
+)
+
+// group is what announcements have in common that are sent alike: one
+// statement of the export policy.
+type group struct {
+	to          string
+	family      routing.Family
+	nextHop     netip.Addr
+	communities string // separated by spaces
+	localPref   uint32
+	med         uint32
+	prepend     uint8
+}
+
+// originated is what we announce at present. The Loc-RIB holds each prefix once
+// and bare; to whom it is sent, and with which attributes, is the export
+// policy's business: so one prefix can go to the mesh with one next hop and to
+// a router with another.
+type originated struct {
+	prefixes map[netip.Prefix]netip.Addr // in the Loc-RIB, with some next hop
+	targets  map[target]group
+	policy   *api.Policy // in force; nil: reject everything
+	sets     []*api.DefinedSet
+	version  int // of the policy: names are never reused
+}
+
+type target struct {
+	prefix netip.Prefix
+	to     string
+}
+
+// announce makes what we announce into what is wanted. Prefixes leave under the
+// old policy and come in under the new one.
+func (s *speaker) announce(want *routing.Speak) []error {
+	var errs []error
+	targets, prefixes := make(map[target]group), make(map[netip.Prefix]netip.Addr)
+	for i := range want.Announce {
+		a := &want.Announce[i]
+		g, err := groupOf(a)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("announce %s: %w", a.Prefix, err))
+		}
+		t := target{a.Prefix, a.To}
+		if _, ok := targets[t]; ok {
+			errs = append(errs, fmt.Errorf("announce %s: announced to %q twice", a.Prefix, a.To))
+			continue
+		}
+		targets[t] = g
+		if _, ok := prefixes[a.Prefix]; !ok {
+			prefixes[a.Prefix] = a.NextHop
+		}
+	}
+
+	// A prefix that one target is to lose is withdrawn from all and announced
+	// again to those that keep it: GoBGP sends no withdrawal for a change of
+	// policy.
+	withdraw := make(map[netip.Prefix]bool)
+	for p := range s.loc.prefixes {
+		withdraw[p] = prefixes[p] == netip.Addr{}
+	}
+	send := make(map[netip.Prefix]bool)
+	for t := range s.loc.targets {
+		if _, ok := targets[t]; !ok {
+			withdraw[t.prefix] = true
+		}
+	}
+	for t, g := range targets {
+		if old, ok := s.loc.targets[t]; !ok || old != g {
+			send[t.prefix] = true
+		}
+	}
+	for p, yes := range withdraw {
+		if yes {
+			errs = append(errs, s.withdraw(p))
+			send[p] = send[p] || prefixes[p].IsValid()
+		}
+	}
+	if err := s.setExport(targets, want.Neighbors); err != nil {
+		return append(errs, err) // what is announced stays as it was
+	}
+	for _, p := range sortedKeys(send, netip.Prefix.Compare) {
+		if send[p] {
+			errs = append(errs, s.originate(p, prefixes[p]))
+		}
+	}
+	s.loc.prefixes, s.loc.targets = prefixes, targets
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// groupOf returns the announcement's group; with an error, without the
+// communities that are none.
+func groupOf(a *routing.Announcement) (group, error) {
+	var errs []error
+	var good []string
+	for _, c := range a.Communities {
+		if n, err := parseCommunity(c); err != nil {
+			errs = append(errs, err)
+		} else if !slices.Contains(good, n) {
+			good = append(good, n)
+		}
+	}
+	return group{
+		to: a.To, family: routing.FamilyOf(a.Prefix.Addr()), nextHop: a.NextHop,
+		communities: strings.Join(good, " "),
+		localPref:   a.LocalPreference, med: a.MED, prepend: a.Prepend,
+	}, errors.Join(errs...)
+}
+
+func pathOf(p netip.Prefix, hop netip.Addr) (*api.Path, error) {
+	nlri, err := anypb.New(&api.IPAddressPrefix{Prefix: p.Addr().String(), PrefixLen: uint32(p.Bits())})
+	if err != nil {
+		return nil, err
+	}
+	family := familyOf(routing.FamilyOf(p.Addr()))
+	attrs := []proto.Message{&api.OriginAttribute{Origin: 0}}
+	if p.Addr().Is4() {
+		attrs = append(attrs, &api.NextHopAttribute{NextHop: hop.String()})
+	} else {
+		attrs = append(attrs, &api.MpReachNLRIAttribute{Family: family, NextHops: []string{hop.String()}, Nlris: []*anypb.Any{nlri}})
+	}
+	path := &api.Path{Family: family, Nlri: nlri}
+	for _, a := range attrs {
+		m, err := anypb.New(a)
+		if err != nil {
+			return nil, err
+		}
+		path.Pattrs = append(path.Pattrs, m)
+	}
+	return path, nil
+}
+
+func (s *speaker) originate(p netip.Prefix, hop netip.Addr) error {
+	path, err := pathOf(p, hop)
+	if err == nil {
+		_, err = s.bgp.AddPath(background, &api.AddPathRequest{TableType: api.TableType_GLOBAL, Path: path})
+	}
+	if err != nil {
+		return fmt.Errorf("announce %s: %w", p, err)
+	}
+	return nil
+}
+
+func (s *speaker) withdraw(p netip.Prefix) error {
+	path, err := pathOf(p, s.loc.prefixes[p])
+	if err == nil {
+		err = s.bgp.DeletePath(background, &api.DeletePathRequest{TableType: api.TableType_GLOBAL, Path: path})
+	}
+	if err != nil {
+		return fmt.Errorf("withdraw %s: %w", p, err)
+	}
+	return nil
+}
+
+func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, compare)
+	return keys
+}
+
+func compareGroups(a, b group) int {
+	return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.family, b.family), a.nextHop.Compare(b.nextHop),
+		cmp.Compare(a.communities, b.communities), cmp.Compare(a.localPref, b.localPref),
+		cmp.Compare(a.med, b.med), cmp.Compare(a.prepend, b.prepend))
+}

@@ -1,0 +1,68 @@
+package bgp
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	speakerv1 "netclass.dev/proto/netclass/speaker/v1"
+)
+
+// socketFd is where the daemon leaves its end of the socket pair.
+const socketFd = 3
+
+// Main is the speaker process. It returns when the daemon has gone or has
+// ordered it to stop; the process is to end then.
+func Main() error {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(socketFd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		return errors.New("the speaker is started by netclassd, not by hand")
+	}
+	if err := dropPrivileges(); err != nil {
+		return fmt.Errorf("drop privileges: %w", err)
+	}
+	// Small is what matters: a few hundred sessions are little work, and more
+	// threads than this only hold memory.
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 4))
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(192 << 20)
+
+	syscall.CloseOnExec(socketFd)
+	f := os.NewFile(socketFd, "daemon")
+	conn, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		return fmt.Errorf("open the daemon's socket: %w", err)
+	}
+	return serve(conn)
+}
+
+// serve carries out orders until the daemon closes its end. That end may come
+// at any moment (kill -9): then everything stops at once, without a word to the
+// peers, so that they keep our routes.
+func serve(conn net.Conn) error {
+	orders := make(chan *speakerv1.Order)
+	failed := make(chan error, 1)
+	go func() {
+		r := bufio.NewReader(conn)
+		for {
+			o, err := speakerv1.ReadOrder(r)
+			if errors.Is(err, io.EOF) {
+				os.Exit(0) // whatever the main loop is busy with
+			}
+			if err != nil {
+				failed <- fmt.Errorf("read order: %w", err)
+				return
+			}
+			orders <- o
+		}
+	}()
+	s := newSpeaker(conn)
+	return s.run(orders, failed)
+}

@@ -1,0 +1,116 @@
+package bgp
+
+import (
+	"fmt"
+
+	api "github.com/osrg/gobgp/v3/api"
+	"github.com/osrg/gobgp/v3/pkg/server"
+
+	"netclass.dev/routing"
+)
+
+// importPolicy lets only what we originate into the Loc-RIB.
+const importPolicy = "import"
+
+// start carries out the first order.
+func (s *speaker) start(want *routing.Speak) ([]string, error) {
+	usable := s.probeListen(want)
+	s.bgp = server.NewBgpServer(server.LoggerOption(s.watch))
+	s.watch.onState = func(addr string, to routing.SessionState) {
+		adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr))
+	}
+	go s.bgp.Serve()
+
+	global := &api.Global{Asn: want.ASN, RouterId: want.RouterID.String(), ListenPort: -1}
+	if len(usable) > 0 {
+		global.ListenPort = int32(want.Port)
+		for _, l := range usable {
+			global.ListenAddresses = append(global.ListenAddresses, l.Addr.String())
+		}
+	}
+	if err := s.bgp.StartBgp(background, &api.StartBgpRequest{Global: global}); err != nil {
+		return nil, fmt.Errorf("start BGP: %w", err)
+	}
+	// No neighbour is known yet, so GoBGP closes whatever has come in by the
+	// listeners before they were bound to their links.
+	if err := s.bindListeners(usable, want.Port); err != nil {
+		return nil, err
+	}
+	if err := s.closeLocRIB(); err != nil {
+		return nil, err
+	}
+	s.want = &routing.Speak{}
+	errs := s.reconcile(want)
+	return errs, nil
+}
+
+// closeLocRIB keeps everything but what we originate out of the Loc-RIB, and so
+// from being advertised to anyone.
+func (s *speaker) closeLocRIB() error {
+	policy := &api.Policy{Name: importPolicy, Statements: []*api.Statement{{
+		Name:       importPolicy + "-local",
+		Conditions: &api.Conditions{RouteType: api.Conditions_ROUTE_TYPE_LOCAL},
+		Actions:    &api.Actions{RouteAction: api.RouteAction_ACCEPT},
+	}}}
+	if err := s.bgp.AddPolicy(background, &api.AddPolicyRequest{Policy: policy}); err != nil {
+		return fmt.Errorf("add import policy: %w", err)
+	}
+	for _, a := range []*api.PolicyAssignment{
+		{Direction: api.PolicyDirection_IMPORT, Policies: []*api.Policy{policy}},
+		{Direction: api.PolicyDirection_EXPORT},
+	} {
+		a.Name, a.DefaultAction = globalTable, api.RouteAction_REJECT
+		if err := s.bgp.SetPolicyAssignment(background, &api.SetPolicyAssignmentRequest{Assignment: a}); err != nil {
+			return fmt.Errorf("assign %s policy: %w", a.Direction, err)
+		}
+	}
+	return nil
+}
+
+// globalTable is GoBGP's name for the Loc-RIB.
+const globalTable = "global"
+
+// reconcile makes what runs into what is wanted, touching only what differs.
+// Announcements come before the neighbours that are to hear them, and are
+// withdrawn before their neighbours go. It returns what could not be done.
+func (s *speaker) reconcile(want *routing.Speak) []string {
+	var errs []string
+	note := func(err error) {
+		if err != nil {
+			errs = append(errs, err.Error())
+		}
+	}
+	neighbors, dup := byAddress(want.Neighbors)
+	errs = append(errs, dup...)
+	for addr, p := range s.sessions {
+		if n, ok := neighbors[addr]; !ok || n.Key != p.Key {
+			note(s.removeNeighbor(p))
+		}
+	}
+	for _, err := range s.announce(want) {
+		note(err)
+	}
+	restarting := want.Restarting && s.want.ASN == 0 // on the first order only
+	s.want = want
+	for addr, n := range neighbors {
+		note(s.setNeighbor(addr, n, restarting))
+	}
+	return errs
+}
+
+// byAddress indexes neighbours by address. GoBGP knows one neighbour per
+// address.
+func byAddress(list []routing.Neighbor) (map[string]*routing.Neighbor, []string) {
+	var errs []string
+	m := make(map[string]*routing.Neighbor, len(list))
+	for i := range list {
+		n := &list[i]
+		addr := n.Remote.String()
+		if other, ok := m[addr]; ok {
+			errs = append(errs, fmt.Sprintf("peer %s: address %s is peer %s's", n.Key, addr, other.Key))
+			continue
+		}
+		m[addr] = n
+	}
+	return m, errs
+}

@@ -1,0 +1,77 @@
+package speaker
+
+import (
+	"strings"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// sessions is what the speaker last said of each wanted session.
+type sessions struct {
+	order []routing.SessionKey
+	known map[routing.SessionKey]*routing.Session
+}
+
+func newSessions() sessions {
+	return sessions{known: make(map[routing.SessionKey]*routing.Session)}
+}
+
+// want replaces the set of wanted sessions. What is known of those that stay is
+// kept.
+func (s *sessions) want(neighbors []routing.Neighbor) {
+	known := make(map[routing.SessionKey]*routing.Session, len(neighbors))
+	s.order = s.order[:0]
+	for i := range neighbors {
+		key := neighbors[i].Key
+		if known[key] != nil {
+			continue
+		}
+		s.order = append(s.order, key)
+		if known[key] = s.known[key]; known[key] == nil {
+			known[key] = &routing.Session{Key: key, Since: time.Now()}
+		}
+	}
+	s.known = known
+}
+
+// list returns a copy; the paths are shared and never written again.
+func (s *sessions) list() []routing.Session {
+	list := make([]routing.Session, len(s.order))
+	for i, key := range s.order {
+		list[i] = *s.known[key]
+	}
+	return list
+}
+
+// report takes in what a process said. A new process knows nothing of how
+// sessions ended before its time: that is kept until it has had the session up
+// itself.
+func (s *sessions) report(r *routing.Session) bool {
+	old, ok := s.known[r.Key]
+	if !ok {
+		return false // no longer wanted; it will hear of it
+	}
+	if r.State != routing.Established && r.Cause == routing.CauseNone && old.Cause != routing.CauseNone {
+		r.Cause, r.Since, r.PeerRestartTime = old.Cause, old.Since, old.PeerRestartTime
+		if r.Detail == "" {
+			r.Detail = old.Detail
+		}
+	}
+	s.known[r.Key] = r
+	return true
+}
+
+// lost ends every session: the process is gone, and with it its connections.
+func (s *sessions) lost(now time.Time) {
+	for key, old := range s.known {
+		n := *old
+		if old.State == routing.Established {
+			n.Since, n.Cause, n.Detail = now, routing.CauseConnection, "the speaker process ended"
+		}
+		n.State, n.EndOfRIB, n.Received, n.Paths = routing.Idle, false, 0, nil
+		s.known[key] = &n
+	}
+}
+
+func joinErrors(errs []string) string { return strings.Join(errs, "; ") }
