@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -106,64 +105,6 @@ func replaceFile(path, text string) error {
 func (d *Netclassd) Ctl(ctx context.Context, args ...string) (string, error) {
 	return d.Node.Exec(ctx, Built("netclassctl"), append([]string{"--socket", d.Socket}, args...)...)
 }
-
-// Speaker returns the number of the daemon's speaker process: its only child.
-func (d *Netclassd) Speaker() (int, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", d.PID()))
-	if err != nil {
-		return 0, err
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended
-		}
-		if fields := strings.Fields(string(b)); len(fields) > 0 {
-			return strconv.Atoi(fields[0])
-		}
-	}
-	return 0, fmt.Errorf("netclassd on %s has no speaker", d.Node.Name)
-}
-
-// KillSpeaker kills the speaker process with SIGKILL.
-func (d *Netclassd) KillSpeaker() error {
-	pid, err := d.Speaker()
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill speaker on %s: %w", d.Node.Name, err)
-	}
-	return nil
-}
-
-// PSS returns the memory of the daemon and its speaker in bytes: what they share
-// with each other is counted once.
-func (d *Netclassd) PSS() (uint64, error) {
-	pids := []int{d.PID()}
-	if speaker, err := d.Speaker(); err == nil {
-		pids = append(pids, speaker)
-	}
-	var sum uint64
-	for _, pid := range pids {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		if err != nil {
-			return 0, fmt.Errorf("read memory of netclassd on %s: %w", d.Node.Name, err)
-		}
-		m := pssLine.FindSubmatch(b)
-		if m == nil {
-			return 0, fmt.Errorf("read memory of process %d: no Pss line", pid)
-		}
-		kilobytes, err := strconv.ParseUint(string(m[1]), 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += kilobytes << 10
-	}
-	return sum, nil
-}
-
-var pssLine = regexp.MustCompile(`(?m)^Pss:\s+(\d+) kB`)
 
 // Built returns the path of a program that `make build` makes: in bin/, or
 // where NETCLASS_BIN says.

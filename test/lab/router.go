@@ -177,3 +177,27 @@ func (r *Router) Offenders() ([]string, error) {
 	}
 	return out, nil
 }
+
+// StartBGP starts BIRD on the router, as AS 64513: it takes what the nodes, AS
+// 64512, announce to it over ingress0, and tells them nothing. It installs
+// nothing in the kernel; ask it with Ctl.
+func (r *Router) StartBGP() (*BIRD, error) {
+	return r.StartBIRD(fmt.Sprintf(`
+log stderr all;
+router id %[1]s;
+protocol device {}
+protocol bgp nodes4 {
+	local %[1]s as 64513;
+	neighbor range %[2]s as 64512;
+	dynamic name "node4_";
+	ipv4 { import all; export none; };
+}
+protocol bgp nodes6 {
+	local %[3]s as 64513;
+	neighbor range %[4]s as 64512;
+	dynamic name "node6_";
+	ipv6 { import all; export none; };
+}
+`, linkPrefix(Ingress, routerNumber, routing.IPv4).Addr(), LinkNetwork(Ingress, routing.IPv4),
+		linkPrefix(Ingress, routerNumber, routing.IPv6).Addr(), LinkNetwork(Ingress, routing.IPv6)))
+}
