@@ -11,7 +11,7 @@ import (
 )
 
 // limits leave room for ten thousand nodes with a page of annotations each.
-var limits = strictyaml.Limits{Bytes: 32 << 20, Tokens: 2_000_000}
+var limits = strictyaml.Limits{Bytes: 32 << 20, Tokens: 1_000_000}
 
 // Parse reads a nodes file's content. The nodes are sorted by name; they are
 // nil when there are errors.
