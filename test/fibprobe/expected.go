@@ -189,6 +189,9 @@ func parseRoute(words []string) (routing.Route, error) {
 	if words[0] == "unreachable" {
 		r.Type, words = routing.Unreachable, words[1:]
 	}
+	if len(words) == 0 {
+		return r, fmt.Errorf("the route has no destination")
+	}
 	var err error
 	if words[0] == "default" {
 		r.Dst = routing.IPv4.Default()

@@ -53,17 +53,21 @@ type Prober struct {
 // Open makes a prober for the namespace of an open file descriptor, which may
 // be closed afterwards. It needs root.
 //
-// For answers to flows that arrive by a link the link must exist and forwarding
-// be on: without net.ipv4.ip_forward RTM_GETROUTE turns every failure into
-// EHOSTUNREACH and refuses to forward, and bpf_fib_lookup answers FWD_DISABLED.
-// It looks at the sysctl of the link that it is asked about, also of lo. Strict
-// rp_filter makes RTM_GETROUTE fail with EXDEV; so does, with EINVAL, a source
-// address of the host's own, or on local output one that is not.
+// The namespace must forward (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding)
+// for flows that arrive by a link, and for BPF also on the link asked about, lo
+// included. The link must exist, and may be down. What the kernel refuses for
+// other reasons than routes looks like an answer of RTM_GETROUTE in IPv4:
+//   - forwarding off on the link: EHOSTUNREACH, as of an unreachable route;
+//   - a source that is the host's own on a packet that arrives, or that strict
+//     rp_filter refuses: EINVAL, as of a blackhole;
+//   - a source that is not the host's own on a packet that it sends:
+//     ENETUNREACH, as of no route.
 func Open(ns int) (*Prober, error) {
 	p := &Prober{calls: make(chan func()), ioctl: -1}
 	entered := make(chan error)
 	go p.thread(ns, entered)
 	if err := <-entered; err != nil {
+		close(p.calls)
 		return nil, fmt.Errorf("enter namespace: %w", err)
 	}
 	var err error

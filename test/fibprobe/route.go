@@ -31,6 +31,10 @@ const lookupTable = 0x1000
 // Route asks the stack, like `ip route get DST from SRC iif IIF oif OIF mark M`.
 // Not finding a route is an answer, not an error.
 func (p *Prober) Route(f fib.Flow) (Answer, error) {
+	if f.Dst.Is4() && f.IIF != "" && !f.Src.IsValid() {
+		// The kernel's EINVAL would look like a blackhole.
+		return Answer{}, fmt.Errorf("get route to %s: a packet that arrives needs a source", f.Dst)
+	}
 	request, err := p.routeRequest(f)
 	if err != nil {
 		return Answer{}, fmt.Errorf("get route to %s: %w", f.Dst, err)
