@@ -28,6 +28,8 @@ const bindService = 1 << unix.CAP_NET_BIND_SERVICE
 func dropPrivileges() error {
 	if os.Getenv(droppedEnv) != "" {
 		os.Unsetenv(droppedEnv)
+		// The name in ps; executed by /proc/self/exe it would be "exe".
+		_ = os.WriteFile("/proc/self/comm", []byte("netclass-bgp"), 0)
 		// Passwords are in memory: no debugger, no core.
 		return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	}

@@ -1,0 +1,272 @@
+package speaker
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/bgp"
+	"netclass.dev/test/need"
+)
+
+// The test binary is its own speaker process, and its own daemon: "daemon"
+// starts a speaker, prints its process ID and waits to be killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "speaker":
+			if err := bgp.Main(); err != nil {
+				fmt.Fprintln(os.Stderr, "WARN", err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		case "daemon":
+			daemon(os.Args[2])
+		case "garbage":
+			_, _ = os.NewFile(3, "").Write([]byte{3, 0xff, 0xff, 0xff})
+			time.Sleep(time.Minute)
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func daemon(port string) {
+	n, _ := strconv.ParseUint(port, 10, 16)
+	s := New(Config{})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.Set(ctx, loopback(uint16(n))); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(s.Status().PID, s.Status().Errors)
+	select {}
+}
+
+// loopback listens on the machine's loopback at a high port, which disturbs
+// nothing.
+func loopback(port uint16) *routing.Speak {
+	return &routing.Speak{
+		ASN: 64512, RouterID: netip.MustParseAddr("127.0.0.1"), Port: port,
+		Listen: []routing.Listen{{Addr: netip.MustParseAddr("127.0.0.1"), Link: "lo"}},
+	}
+}
+
+func started(t *testing.T, cfg Config, want *routing.Speak) *Speaker {
+	t.Helper()
+	s := New(cfg)
+	t.Cleanup(func() { _ = s.Close(false) })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Set(ctx, want); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func within(t *testing.T, d time.Duration, what string, ok func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !ok() {
+		if time.Since(begun) > d {
+			t.Fatalf("not within %s: %s", d, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+// Every thread of the process holds CAP_NET_BIND_SERVICE and nothing else, is
+// nobody, and cannot gain anything.
+func TestPrivileges(t *testing.T) {
+	need.Root(t)
+	s := started(t, Config{}, loopback(18179))
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", s.Status().PID))
+	if err != nil || len(tasks) < 3 {
+		t.Fatalf("%d threads: %v", len(tasks), err)
+	}
+	uid := strings.Split(userOf(""), ":")[0]
+	gid := strings.Split(userOf(""), ":")[1]
+	want := map[string]string{
+		"CapInh": "0000000000000400", "CapPrm": "0000000000000400", "CapEff": "0000000000000400",
+		"CapBnd": "0000000000000400", "NoNewPrivs": "1", "Groups": "",
+		"Uid": strings.Join([]string{uid, uid, uid, uid}, "\t"),
+		"Gid": strings.Join([]string{gid, gid, gid, gid}, "\t"),
+	}
+	for _, task := range tasks {
+		b, err := os.ReadFile(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			k, v, _ := strings.Cut(line, ":")
+			if w, ok := want[k]; ok && strings.TrimSpace(v) != w {
+				t.Errorf("%s: %s is %q, want %q", task, k, strings.TrimSpace(v), w)
+			}
+		}
+	}
+}
+
+// A killed process is replaced at once, and the new one is told everything.
+func TestKilled(t *testing.T) {
+	need.Root(t)
+	s := started(t, Config{}, loopback(18180))
+	pid := s.Status().PID
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	took := within(t, time.Second, "another process that listens", func() bool {
+		now := s.Status().PID
+		return now != 0 && now != pid && holder(netip.MustParseAddrPort("127.0.0.1:18180")) != ""
+	})
+	st := s.Status()
+	t.Logf("listening again after %s: %+v", took, st)
+	if st.Restarts != 1 || st.LastExit != "signal: killed" {
+		t.Errorf("status %+v", st)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := s.Set(ctx, loopback(18180)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The process ends with its daemon, and the next daemon's can listen at once.
+func TestDaemonKilled(t *testing.T) {
+	need.Root(t)
+	run := func() (*exec.Cmd, int) {
+		cmd := exec.Command("/proc/self/exe", "daemon", "18181")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		var pid int
+		var errs string
+		if _, err := fmt.Fscanln(out, &pid, &errs); err != nil || errs != "[]" {
+			t.Fatalf("daemon's speaker: pid %d, errors %s: %v", pid, errs, err)
+		}
+		return cmd, pid
+	}
+	first, pid := run()
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	second, next := run()
+	t.Logf("the first one's speaker was gone %s later", within(t, 500*time.Millisecond, "the speaker ended", func() bool { return !alive(pid) }))
+	_ = second.Process.Kill()
+	within(t, 500*time.Millisecond, "the speaker ended", func() bool { return !alive(next) })
+}
+
+// An address that cannot be listened on is named with its holder, takes no
+// other down, and is taken once it is free.
+func TestListenBusy(t *testing.T) {
+	need.Root(t)
+	first := started(t, Config{}, loopback(18182))
+	want := loopback(18182)
+	want.Listen = append(want.Listen,
+		routing.Listen{Addr: netip.MustParseAddr("127.0.0.2"), Link: "lo"},
+		routing.Listen{Addr: netip.MustParseAddr("192.0.2.1"), Link: "lo"})
+	second := started(t, Config{}, want)
+	within(t, time.Second, "errors", func() bool { return len(second.Status().Errors) == 2 })
+	busy := fmt.Sprintf("listen on 127.0.0.1:18182: address already in use by netclass-bgp (pid %d)", first.Status().PID)
+	gone := "listen on 192.0.2.1:18182 (lo): cannot assign requested address"
+	if errs := second.Status().Errors; errs[0] != busy || errs[1] != gone {
+		t.Errorf("errors %q, want %q and %q", errs, busy, gone)
+	}
+	if holder(netip.MustParseAddrPort("127.0.0.2:18182")) == "" {
+		t.Error("nobody listens on 127.0.0.2")
+	}
+	if err := first.Close(false); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 4*time.Second, "the address taken", func() bool { return len(second.Status().Errors) == 1 })
+	if st := second.Status(); st.Restarts != 0 {
+		t.Errorf("a renewal counts as a restart: %+v", st)
+	}
+}
+
+// What is wanted already is not sent again; an AS number needs a new process.
+func TestSet(t *testing.T) {
+	need.Root(t)
+	s := started(t, Config{}, loopback(18183))
+	pid, seq := s.Status().PID, s.seq
+	if err := s.Set(t.Context(), loopback(18183)); err != nil || s.seq != seq {
+		t.Errorf("order %d after %d: %v", s.seq, seq, err)
+	}
+	other := loopback(18183)
+	other.ASN = 64999
+	if err := s.Set(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.Status().PID; now == pid {
+		t.Error("the AS number was changed in place")
+	}
+	if err := s.Set(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.Status(); st.Wanted || st.PID != 0 {
+		t.Errorf("status %+v after the end", st)
+	}
+	if err := s.Set(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that sends garbage is killed and replaced, without end but ever
+// more slowly.
+func TestGarbage(t *testing.T) {
+	need.Root(t)
+	s := New(Config{Command: func() *exec.Cmd { return exec.Command("/proc/self/exe", "garbage") }})
+	t.Cleanup(func() { _ = s.Close(false) })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := s.Set(ctx, loopback(18184))
+	if err == nil || !strings.Contains(err.Error(), "garbage") {
+		t.Fatalf("Set returned %v", err)
+	}
+	if st := s.Status(); st.Restarts != quickRestarts+1 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	var b backoff
+	now := time.Unix(0, 0)
+	for i := range quickRestarts {
+		if d := b.next(now, 0); d != 0 {
+			t.Fatalf("death %d: wait %s", i, d)
+		}
+	}
+	var got []time.Duration
+	for range 7 {
+		d := b.next(now, 0)
+		got = append(got, d/time.Second)
+		now = now.Add(d)
+	}
+	if s := fmt.Sprint(got); s != "[1ns 2ns 4ns 8ns 16ns 30ns 30ns]" {
+		t.Error(s)
+	}
+	if d := b.next(now, 2*time.Minute); d != 0 {
+		t.Errorf("after a long life: wait %s", d)
+	}
+}
