@@ -101,14 +101,17 @@ func readServices(n *strictyaml.Node) *routing.Services {
 	return s
 }
 
-func (r *reader) readImports(n *strictyaml.Node, place *upstreamPlace) []routing.Import {
+func (r *reader) readImports(n *strictyaml.Node) []routing.Import {
 	var out []routing.Import
 	for _, item := range n.List() {
 		m := item.Map()
 		networks, table := m.Require("networks"), m.Require("table")
 		m.Done()
-		out = append(out, routing.Import{Networks: r.networkList(networks, "an import"), Table: table.Text("")})
-		place.tables = append(place.tables, table)
+		i := routing.Import{Networks: r.networkList(networks, "an import"), Table: table.Text("")}
+		out = append(out, i)
+		if i.Table != "" {
+			r.tableUses = append(r.tableUses, table)
+		}
 	}
 	if len(out) > 0 {
 		n.Unbuiltf("import is not built yet")

@@ -8,13 +8,6 @@ import (
 	"netclass.dev/routing/internal/strictyaml"
 )
 
-// upstreamPlace is where an upstream and its parts are.
-type upstreamPlace struct {
-	node, localPreference *strictyaml.Node
-
-	tables []*strictyaml.Node // of imports
-}
-
 // mostASN is the largest number of an autonomous system (RFC 6793).
 const mostASN = 1<<32 - 1
 
@@ -122,7 +115,6 @@ func (r *reader) readMesh(n *strictyaml.Node) *routing.Mesh {
 	mesh.Address = r.hop(m.Get("address"), mesh.Link)
 	m.Done()
 	r.byNode = append(r.byNode, nodeUse{"mesh", n})
-	r.mesh = n
 	return mesh
 }
 
@@ -147,19 +139,31 @@ func (r *reader) readUpstream(n *strictyaml.Node, b *routing.BGP, taken map[stri
 	if a := m.Require("address"); a != nil {
 		u.Address = perFamily(a, r.sessionAddress)
 		needFamily(a)
+		checkAddresses(a, &u, b.Upstreams)
 	}
-	place := upstreamPlace{node: n}
 	if a := m.Get("advertise"); a != nil {
-		u.Advertise, place.localPreference = r.readAdvertise(a)
+		var localPreference *strictyaml.Node
+		u.Advertise, localPreference = r.readAdvertise(a)
 		if u.Advertise.LocalPreference != 0 && u.PeerASN != 0 && b.ASN != 0 && u.PeerASN != b.ASN {
-			place.localPreference.Errorf("localPreference is for peers of our own AS %d only; %s is in %d", b.ASN, u.Name, u.PeerASN)
+			localPreference.Errorf("localPreference is for peers of our own AS %d only; %s is in %d", b.ASN, u.Name, u.PeerASN)
 		}
 	}
-	u.Import = r.readImports(m.Get("import"), &place)
+	u.Import = r.readImports(m.Get("import"))
 	m.Done()
 	r.gateways = append(r.gateways, gateway{"upstream " + u.Name, u.Link, u.Address})
-	r.upstream = append(r.upstream, place)
 	return u
+}
+
+// checkAddresses reports an address that an upstream before has too: one router
+// is one peer.
+func checkAddresses(n *strictyaml.Node, u *routing.Upstream, before []routing.Upstream) {
+	for _, other := range before {
+		for _, f := range routing.Families {
+			if ref := u.Address.Of(f); ref.Given() && ref == other.Address.Of(f) {
+				n.Errorf("upstreams %s and %s have the same %s address", other.Name, u.Name, familyWord(f))
+			}
+		}
+	}
 }
 
 // sessionAddress is addressRef without link-local addresses: a session over

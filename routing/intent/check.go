@@ -69,7 +69,7 @@ func (r *reader) checkClasses() {
 			place.link.Warnf("class %s: no table uses link %s, so nothing here can make its traffic leave by it", c.Name, c.Link)
 		}
 	}
-	for _, a := range r.address {
+	for _, a := range r.addresses {
 		if !served[a.link] && !listed[a.link] {
 			a.node.Warnf("addresses on link %s are of no use: no class, table or session names it", a.link)
 		}
@@ -110,12 +110,9 @@ func (r *reader) checkImports() {
 	for _, t := range r.config.Tables {
 		names = append(names, t.Name)
 	}
-	for i, place := range r.upstream {
-		for j, node := range place.tables {
-			table := r.config.BGP.Upstreams[i].Import[j].Table
-			if table != "" && !slices.Contains(names, table) {
-				node.Errorf("undefined table %q%s", table, strictyaml.DidYouMean(table, names))
-			}
+	for _, use := range r.tableUses {
+		if table := use.Text(""); !slices.Contains(names, table) {
+			use.Errorf("undefined table %q%s", table, strictyaml.DidYouMean(table, names))
 		}
 	}
 }

@@ -60,8 +60,8 @@ func prefixes(n *strictyaml.Node) []netip.Prefix {
 
 // classPlace is where a class and its parts are.
 type classPlace struct {
-	node, link *strictyaml.Node
-	traffic    []*strictyaml.Node
+	link    *strictyaml.Node
+	traffic []*strictyaml.Node
 }
 
 func (r *reader) readClasses(n *strictyaml.Node) {
@@ -75,7 +75,7 @@ func (r *reader) readClasses(n *strictyaml.Node) {
 			VLAN:      int(m.Get("vlan").Uint(1, 4094, 0)),
 			Delegated: m.Get("delegated").Bool(false),
 		}
-		place := classPlace{node: item, link: linkNode}
+		place := classPlace{link: linkNode}
 		for _, t := range m.Get("traffic").List() {
 			tm := t.Map()
 			from, to := tm.Require("from"), tm.Require("to")

@@ -69,6 +69,6 @@ func (r *reader) readLinkAddress(f strictyaml.Field) routing.LinkAddress {
 		return ref
 	})
 	needFamily(f.Value)
-	r.address = append(r.address, linkPlace{f.Name, f.Value})
+	r.addresses = append(r.addresses, linkPlace{f.Name, f.Value})
 	return a
 }

@@ -48,6 +48,8 @@ guard: {networks: [all]}
 			"4:43: error: mtu must be at least 1280 where pods have IPv6, not 1000\n"},
 		{"local preference", header + "bgp: {asn: 64512, upstreams: [{name: u, link: a, peerASN: 64513, address: {ipv4: 10.0.0.1}, advertise: {localPreference: 5}}]}\n",
 			"2:122: error: localPreference is for peers of our own AS 64512 only; u is in 64513\n"},
+		{"two upstreams of one address", header + "bgp: {asn: 1, upstreams: [{name: u, link: a, peerASN: 2, address: {ipv4: 10.0.0.1}}, {name: v, link: a, peerASN: 2, address: {ipv4: 10.0.0.1}}]}\n",
+			"2:126: error: upstreams u and v have the same IPv4 address\n"},
 		{"one priority in two families", header + "networks: {a: [10.0.0.0/8], b: [\"fd00::/8\"]}\ntables: [{name: t, id: 9, rules: [{from: a, priority: {ipv4: 5}}, {from: b, priority: {ipv6: 5, ipv4: 5}}]}]\n", ""},
 		{"warnings", header + `networks: {pods: [10.0.0.0/8], empty: []}
 classes:

@@ -21,16 +21,14 @@ type reader struct {
 
 	config routing.Config
 
-	networks []networkUse
-	classes  []classPlace
-	tables   []tablePlace
-	guard    *strictyaml.Node
-	mesh     *strictyaml.Node
-	upstream []upstreamPlace
-	byNode   []nodeUse
-	gateways []gateway
-	address  []linkPlace
-	hops     []linkPlace // explicit `nextHop: link`
+	networks  []networkUse
+	classes   []classPlace
+	tables    []tablePlace
+	guard     *strictyaml.Node
+	byNode    []nodeUse
+	gateways  []gateway
+	addresses []linkPlace
+	tableUses []*strictyaml.Node // names of tables elsewhere
 }
 
 // networkUse is a place that names a network.
@@ -164,8 +162,9 @@ func (r *reader) network(n *strictyaml.Node) string {
 	return text
 }
 
-// networkList reads names of networks. It is nil only without a list.
-func (r *reader) networkList(n *strictyaml.Node, for_ string) []string {
+// networkList reads names of networks for their user, none of them world. It
+// is nil only without a list.
+func (r *reader) networkList(n *strictyaml.Node, user string) []string {
 	if n == nil {
 		return nil
 	}
@@ -174,7 +173,7 @@ func (r *reader) networkList(n *strictyaml.Node, for_ string) []string {
 		name := r.network(item)
 		if name == routing.World {
 			r.networks = r.networks[:len(r.networks)-1]
-			item.Errorf("world is whatever is in no network; %s needs networks by name", for_)
+			item.Errorf("world is whatever is in no network; %s needs networks by name", user)
 			continue
 		}
 		if name != "" {

@@ -7,7 +7,7 @@ import (
 
 // tablePlace is where a table and its parts are.
 type tablePlace struct {
-	node, connected, own, peers, fallback, def, fence *strictyaml.Node
+	connected, own, peers, fallback, def, fence *strictyaml.Node
 
 	rules []rulePlace
 }
@@ -45,7 +45,7 @@ func (r *reader) readTables(n *strictyaml.Node) {
 		} else if !reservedID(t.ID) {
 			ids[t.ID] = item.Line
 		}
-		place := tablePlace{node: item}
+		place := tablePlace{}
 		for _, rule := range m.Get("rules").List() {
 			s, p := r.readRule(rule)
 			t.Rules = append(t.Rules, s)

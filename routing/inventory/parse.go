@@ -13,14 +13,17 @@ import (
 // limits leave room for ten thousand nodes with a page of annotations each.
 var limits = strictyaml.Limits{Bytes: 32 << 20, Tokens: 1_000_000}
 
+// Problems are all things wrong with a nodes file, by place.
+type Problems = strictyaml.Problems
+
 // Parse reads a nodes file's content. The nodes are sorted by name; they are
 // nil when there are errors.
-func Parse(name string, data []byte) ([]routing.Node, strictyaml.Problems) {
+func Parse(name string, data []byte) ([]routing.Node, Problems) {
 	doc := strictyaml.Parse(name, data, limits)
 	if doc.Root == nil {
 		problems := doc.Problems()
 		if len(problems) == 0 {
-			problems = strictyaml.Problems{{File: name, Message: "nodes file is empty; write `nodes: []` if there are none"}}
+			problems = Problems{{File: name, Message: "nodes file is empty; write `nodes: []` if there are none"}}
 		}
 		return nil, problems
 	}

@@ -37,9 +37,6 @@ type Map struct {
 	asked []string
 }
 
-// Node returns the value that the mapping is.
-func (m *Map) Node() *Node { return m.node }
-
 // OK reports whether there is a mapping at all.
 func (m *Map) OK() bool { return m.ok }
 
