@@ -30,6 +30,11 @@ func (m *maker) settleClaims() claims {
 	cs.sorted = make([]claim, 0, 2*len(m.nodes))
 	for i := range m.nodes {
 		for _, p := range m.nodes[i].PodCIDRs {
+			if p.Bits() < 1 { // every other node's claim would be inside it
+				cs.refuse(claim{p, i})
+				m.condition("node/"+m.nodes[i].Name, "PodCIDRRefused", "%s is no pod CIDR", p)
+				continue
+			}
 			cs.sorted = append(cs.sorted, claim{p, i})
 		}
 	}
@@ -61,9 +66,6 @@ func (cs *claims) group(start int) (end int, contested bool) {
 // settleGroup accepts the claims of present holders first, then the others by
 // name, each only where no other node's accepted claim overlaps.
 func (m *maker) settleGroup(cs *claims, group []claim) {
-	if cs.refused == nil {
-		cs.refused = make(map[claim]bool)
-	}
 	order := slices.Clone(group)
 	slices.SortStableFunc(order, func(a, b claim) int {
 		return cmp.Or(boolOrder(m.holds(a), m.holds(b)), a.node-b.node)
@@ -75,10 +77,17 @@ func (m *maker) settleGroup(cs *claims, group []claim) {
 			accepted[c] = true
 			continue
 		}
-		cs.refused[c] = true
+		cs.refuse(c)
 		m.condition("node/"+m.nodes[c.node].Name, "PodCIDRConflict", "pod CIDR %s is refused: node %s holds %s",
 			c.prefix, m.nodes[rival.node].Name, rival.prefix)
 	}
+}
+
+func (cs *claims) refuse(c claim) {
+	if cs.refused == nil {
+		cs.refused = make(map[claim]bool)
+	}
+	cs.refused[c] = true
 }
 
 // overlapping finds an accepted claim of another node that shares addresses

@@ -182,6 +182,15 @@ func wantText(t *testing.T, what, got, want string) {
 	}
 }
 
+// wantChanges compares what changes returned, in any order.
+func wantChanges(t *testing.T, what, got, want string) {
+	t.Helper()
+	g, w := block(got), block(want)
+	slices.Sort(g)
+	slices.Sort(w)
+	wantText(t, what, strings.Join(g, "\n"), strings.Join(w, "\n"))
+}
+
 func block(s string) []string {
 	var lines []string
 	for line := range strings.Lines(s) {
@@ -395,4 +404,36 @@ func seedMain() []routing.Route {
 	add(routing.ProtocolStatic, "fd00:10:244:1::/64", "", "cilium_host")
 	slices.SortFunc(rs, func(a, b routing.Route) int { return a.Dst.Compare(b.Dst) })
 	return rs
+}
+
+// only takes everything of the other family out of the cluster.
+func (w *world) only(f routing.Family) {
+	other := func(p netip.Prefix) bool { return routing.FamilyOf(p.Addr()) != f }
+	none := routing.IPv4 + routing.IPv6 - f
+	for i := range w.Config.Networks {
+		w.Config.Networks[i].Prefixes = slices.DeleteFunc(w.Config.Networks[i].Prefixes, other)
+	}
+	for i := range w.Config.Tables {
+		if d := w.Config.Tables[i].Routes.Default; d != nil {
+			d.Gateway.Set(none, routing.AddressRef{})
+		}
+	}
+	for i := range w.Config.Cluster.Addresses {
+		w.Config.Cluster.Addresses[i].Ref.Set(none, routing.AddressRef{})
+	}
+	if b := w.Config.BGP; b != nil {
+		for i := range b.Upstreams {
+			b.Upstreams[i].Address.Set(none, routing.AddressRef{})
+		}
+	}
+	for i := range w.Inventory.Nodes {
+		n := &w.Inventory.Nodes[i]
+		n.PodCIDRs = slices.DeleteFunc(n.PodCIDRs, other)
+		n.InternalIPs = slices.DeleteFunc(n.InternalIPs, func(a netip.Addr) bool { return routing.FamilyOf(a) != f })
+	}
+	for i := range w.Kernel.Links {
+		l := &w.Kernel.Links[i]
+		l.Addrs = slices.DeleteFunc(l.Addrs, func(a routing.LinkAddr) bool { return other(a.Prefix) && !a.Prefix.Addr().IsLinkLocalUnicast() })
+	}
+	w.converge()
 }
