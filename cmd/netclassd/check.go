@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -33,39 +35,47 @@ func check(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
-	errs := problems.Errors()
-	if config != nil && config.Cluster != nil && config.Cluster.NodesFile != "" {
-		nodes, faults, err := inventory.LoadFile(config.Cluster.NodesFile)
-		switch {
-		case os.IsNotExist(err):
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: the nodes file %s is not there yet\n", file, config.Cluster.NodesFile)
-		case err != nil:
-			return err
-		default:
-			errs = append(errs, faults.Errors()...)
-			problems = append(problems, faults...)
-			defer func(n int) {
-				if len(errs) == 0 {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %d nodes\n", config.Cluster.NodesFile, n)
-				}
-			}(len(nodes))
-		}
+	nodes, faults, err := checkNodes(config)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: the nodes file %s is not there yet\n", file, config.Cluster.NodesFile)
+	case err != nil:
+		return err
 	}
+	problems = append(problems, faults...)
+	errs := problems.Errors()
 	for _, p := range problems {
 		fmt.Fprintln(cmd.ErrOrStderr(), p)
 	}
 	if len(errs) > 0 {
 		return exitError{fmt.Errorf("%s: %s", file, count(len(errs), "error")), exitConfig}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: ok%s\n", file, summary(config))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: ok%s\n", file, summary(config, nodes))
 	return nil
 }
 
-func summary(c *routing.Config) string {
+// checkNodes reads the nodes file that a configuration names, if it does.
+func checkNodes(c *routing.Config) ([]routing.Node, intent.Problems, error) {
+	if c == nil || c.Cluster == nil || c.Cluster.NodesFile == "" {
+		return nil, nil, nil
+	}
+	data, err := os.ReadFile(c.Cluster.NodesFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("check nodes file: %w", err)
+	}
+	nodes, problems := inventory.Parse(c.Cluster.NodesFile, data)
+	return nodes, problems, nil
+}
+
+func summary(c *routing.Config, nodes []routing.Node) string {
 	if c.Idle() {
 		return ": it asks for nothing, netclassd would idle"
 	}
-	return fmt.Sprintf(": %s, %s", count(len(c.Classes), "class"), count(len(c.Tables), "table"))
+	s := fmt.Sprintf(": %s, %s", count(len(c.Classes), "class"), count(len(c.Tables), "table"))
+	if nodes != nil {
+		s += ", " + count(len(nodes), "node")
+	}
+	return s
 }
 
 func count(n int, noun string) string {

@@ -4,14 +4,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"netclass.dev/routing/bgp"
-	"netclass.dev/routing/speaker"
 )
 
 // speakerCommand is how the daemon starts its BGP speaker: a process of its own,
 // so that what a peer can do to it costs no route.
 func speakerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    speaker.Argument,
+		Use:    "speaker",
 		Short:  "Talk BGP for a netclassd (started by it)",
 		Hidden: true,
 		Args:   usage(cobra.NoArgs),
