@@ -110,7 +110,7 @@ func TestCredentials(t *testing.T) {
 	call := func(credential syscall.Credential) map[string]answer {
 		t.Helper()
 		child := exec.Command("/proc/self/exe")
-		child.Env = append(os.Environ(), childEnv+"=call", "NETCLASS_TEST_SOCKET="+socket)
+		child.Env = append(os.Environ(), childEnv+"=call", "GORACE=atexit_sleep_ms=0", "NETCLASS_TEST_SOCKET="+socket)
 		child.SysProcAttr = &syscall.SysProcAttr{Credential: &credential}
 		child.Dir = "/"
 		out, err := child.Output()
@@ -195,7 +195,7 @@ func (l *lockedBuffer) String() string {
 
 // One connection too many is closed at once and counted down again later.
 func TestConnectionsAreBounded(t *testing.T) {
-	socket := start(t, servertest.NewSource(servertest.Idle()))
+	socket := servertest.Start(t, servertest.NewSource(servertest.Idle()))
 	var open []net.Conn
 	for range 512 {
 		conn, err := net.Dial("unix", socket)

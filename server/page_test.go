@@ -21,7 +21,7 @@ func TestLargeTablePages(t *testing.T) {
 	t.Parallel()
 	const n = 50000
 	st := servertest.Large(n)
-	a := api(t, start(t, servertest.NewSource(st)))
+	a := api(t, servertest.Start(t, servertest.NewSource(st)))
 	for family, want := range map[pb.Family]int{0: n + 34, pb.Family_FAMILY_IPV4: n/2 + 17, pb.Family_FAMILY_IPV6: n/2 + 17} {
 		start := time.Now()
 		seen := map[string]bool{}
@@ -62,7 +62,7 @@ func TestLargeTablePages(t *testing.T) {
 func TestPagesSurviveChange(t *testing.T) {
 	t.Parallel()
 	source := servertest.NewSource(servertest.Healthy())
-	a := api(t, start(t, source))
+	a := api(t, servertest.Start(t, source))
 	first, err := a.ShowTable(t.Context(), &pb.ShowTableRequest{Table: "pods", PageSize: 5})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestPagesSurviveChange(t *testing.T) {
 
 func TestEveryListPages(t *testing.T) {
 	t.Parallel()
-	a := api(t, start(t, servertest.NewSource(servertest.Faulty())))
+	a := api(t, servertest.Start(t, servertest.NewSource(servertest.Faulty())))
 	ctx := t.Context()
 	for name, c := range map[string]struct {
 		want int
@@ -141,7 +141,7 @@ func TestEveryListPages(t *testing.T) {
 func TestPlanPagesEndWithThePass(t *testing.T) {
 	t.Parallel()
 	source := servertest.NewSource(servertest.Faulty())
-	a := api(t, start(t, source))
+	a := api(t, servertest.Start(t, source))
 	first, err := a.GetPlan(t.Context(), &pb.GetPlanRequest{PageSize: 1})
 	if err != nil {
 		t.Fatal(err)

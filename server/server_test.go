@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,31 +21,8 @@ import (
 
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
-	"netclass.dev/server"
 	"netclass.dev/server/servertest"
 )
-
-// start serves a source on a real socket until the test ends.
-func start(t *testing.T, source server.Source) (socket string) {
-	t.Helper()
-	socket = filepath.Join(t.TempDir(), "n.sock")
-	l, err := server.Listen(socket, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() {
-		served <- server.New(server.Config{Source: source, Log: slog.New(slog.DiscardHandler)}).Serve(ctx, l)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	return socket
-}
 
 func dial(t *testing.T, socket string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
@@ -72,7 +47,7 @@ func api(t *testing.T, socket string) pb.NetClassServiceClient {
 
 func TestShowsDesiredAndKernelStateSideBySide(t *testing.T) {
 	t.Parallel()
-	a := api(t, start(t, servertest.NewSource(servertest.Faulty())))
+	a := api(t, servertest.Start(t, servertest.NewSource(servertest.Faulty())))
 	resp, err := a.ShowTable(t.Context(), &pb.ShowTableRequest{Table: "pods"})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +93,7 @@ func TestShowsDesiredAndKernelStateSideBySide(t *testing.T) {
 
 func TestGuardStandsInMain(t *testing.T) {
 	t.Parallel()
-	a := api(t, start(t, servertest.NewSource(servertest.Healthy())))
+	a := api(t, servertest.Start(t, servertest.NewSource(servertest.Healthy())))
 	for _, name := range []string{"main", "254"} {
 		resp, err := a.ShowTable(t.Context(), &pb.ShowTableRequest{Table: name, Family: pb.Family_FAMILY_IPV4})
 		if err != nil {
@@ -141,7 +116,7 @@ func TestGuardStandsInMain(t *testing.T) {
 
 func TestRules(t *testing.T) {
 	t.Parallel()
-	a := api(t, start(t, servertest.NewSource(servertest.Faulty())))
+	a := api(t, servertest.Start(t, servertest.NewSource(servertest.Faulty())))
 	resp, err := a.ListRules(t.Context(), &pb.ListRulesRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +152,7 @@ func TestRuleKinds(t *testing.T) {
 	foreign := guard[1]
 	foreign.Protocol = 4
 	st.Plan.Rules, st.Kernel.Rules = guard, append([]routing.Rule{foreign, guard[1]}, guard...)
-	resp, err := api(t, start(t, servertest.NewSource(st))).ListRules(t.Context(), &pb.ListRulesRequest{})
+	resp, err := api(t, servertest.Start(t, servertest.NewSource(st))).ListRules(t.Context(), &pb.ListRulesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +179,7 @@ func TestRuleKinds(t *testing.T) {
 // Every bad argument is refused with the field's name, and none panics.
 func TestBadArguments(t *testing.T) {
 	t.Parallel()
-	a := api(t, start(t, servertest.NewSource(servertest.Healthy())))
+	a := api(t, servertest.Start(t, servertest.NewSource(servertest.Healthy())))
 	ctx := t.Context()
 	for name, c := range map[string]struct {
 		call  func() error
@@ -271,7 +246,7 @@ func details(err error) (info *errdetails.ErrorInfo, field string, resource *err
 
 func TestIdleDaemonAnswersEverything(t *testing.T) {
 	t.Parallel()
-	socket := start(t, servertest.NewSource(servertest.Idle()))
+	socket := servertest.Start(t, servertest.NewSource(servertest.Idle()))
 	a := api(t, socket)
 	ctx := t.Context()
 	for name, call := range map[string]func() (proto.Message, error){
@@ -297,7 +272,7 @@ func TestIdleDaemonAnswersEverything(t *testing.T) {
 func TestHealthFollowsTheState(t *testing.T) {
 	t.Parallel()
 	source := servertest.NewSource(servertest.Healthy())
-	check := healthpb.NewHealthClient(dial(t, start(t, source)))
+	check := healthpb.NewHealthClient(dial(t, servertest.Start(t, source)))
 	wait := func(want healthpb.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -319,7 +294,7 @@ func TestHealthFollowsTheState(t *testing.T) {
 
 func TestReflectionListsTheService(t *testing.T) {
 	t.Parallel()
-	stream, err := reflectionpb.NewServerReflectionClient(dial(t, start(t, servertest.NewSource(servertest.Idle())))).ServerReflectionInfo(t.Context())
+	stream, err := reflectionpb.NewServerReflectionClient(dial(t, servertest.Start(t, servertest.NewSource(servertest.Idle())))).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +310,7 @@ func TestReflectionListsTheService(t *testing.T) {
 // Clients of other languages send the socket's path, percent-encoded or not.
 func TestAnyAuthority(t *testing.T) {
 	t.Parallel()
-	socket := start(t, servertest.NewSource(servertest.Idle()))
+	socket := servertest.Start(t, servertest.NewSource(servertest.Idle()))
 	for _, authority := range []string{"localhost", "netclassd", "unix:" + socket, "%2Frun%2Fnetclassd.sock", "127.0.0.1:1"} {
 		conn := dial(t, socket, grpc.WithAuthority(authority))
 		if _, err := pb.NewNetClassServiceClient(conn).GetStatus(t.Context(), &pb.GetStatusRequest{}); err != nil {
@@ -353,7 +328,7 @@ func TestReload(t *testing.T) {
 		validated = validateOnly
 		return answer
 	}
-	a := api(t, start(t, source))
+	a := api(t, servertest.Start(t, source))
 	resp, err := a.Reload(t.Context(), &pb.ReloadRequest{ValidateOnly: true})
 	if err != nil || resp.Path != "/etc/netclassd/config.yaml" || !validated {
 		t.Errorf("good: %v, %v, validated %v", resp, err, validated)
@@ -388,7 +363,7 @@ func TestNotUTF8(t *testing.T) {
 	st.Config.Error, st.Inventory.Stale, st.Pass.Error, st.Speaker.LastExit = bad, bad, bad, bad
 	st.Plan.Tables[0].Waiting, st.Plan.Tables[0].RulesText = []string{bad}, []string{bad}
 	st.Plan.Hold = bad
-	a := api(t, start(t, servertest.NewSource(st)))
+	a := api(t, servertest.Start(t, servertest.NewSource(st)))
 	ctx := t.Context()
 	for name, call := range map[string]func() (proto.Message, error){
 		"status": func() (proto.Message, error) { return a.GetStatus(ctx, &pb.GetStatusRequest{}) },

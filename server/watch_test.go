@@ -24,7 +24,7 @@ import (
 func TestWatchSendsSnapshotThenChanges(t *testing.T) {
 	t.Parallel()
 	source := servertest.NewSource(servertest.Healthy())
-	stream, err := api(t, start(t, source)).Watch(t.Context(), &pb.WatchRequest{})
+	stream, err := api(t, servertest.Start(t, source)).Watch(t.Context(), &pb.WatchRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func heapInUse() int64 {
 
 // One watcher too many is refused; a place that becomes free is given again.
 func TestWatchersAreBounded(t *testing.T) {
-	socket := start(t, servertest.NewSource(servertest.Idle()))
+	socket := servertest.Start(t, servertest.NewSource(servertest.Idle()))
 	var conns []pb.NetClassServiceClient
 	for range 4 {
 		conns = append(conns, api(t, socket))

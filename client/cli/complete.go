@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"netclass.dev/client"
+)
+
+// completeTime bounds what a press of the tab key waits for.
+const completeTime = time.Second
+
+// complete makes names known to the shell; a daemon that does not answer has
+// none.
+func (a *app) complete(list func(context.Context, *client.Client) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx := cmd.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(ctx, completeTime)
+		defer cancel()
+		c, err := client.Dial(a.socket)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer func() { _ = c.Close() }()
+		found, _ := list(ctx, c)
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// names lists each name once, in order; what came before an error counts.
+func names[T any](all iter.Seq2[T, error], name func(T) string) ([]string, error) {
+	var list []string
+	for item, err := range all {
+		if err != nil {
+			return list, err
+		}
+		if n := name(item); !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"netclass.dev/client"
+	pb "netclass.dev/proto/netclass/v1"
+)
+
+func (a *app) nodes() *cobra.Command {
+	return &cobra.Command{
+		Use:   "nodes",
+		Short: "List the nodes that the inventory knows",
+		Args:  none,
+		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
+			list, err := client.Collect(c.Nodes(ctx))
+			if err != nil {
+				return err
+			}
+			if done, err := a.document(&pb.ListNodesResponse{Nodes: list}); done {
+				return err
+			}
+			a.nodeTable(list)
+			return nil
+		}),
+	}
+}
+
+func (a *app) nodeTable(list []*pb.Node) {
+	var rows [][]cell
+	self := ""
+	for _, n := range list {
+		sessions := cell{}
+		if n.GetSessions() > 0 {
+			sessions.text = fmt.Sprintf("%d/%d", n.GetSessionsEstablished(), n.GetSessions())
+			if n.GetSessionsEstablished() < n.GetSessions() {
+				sessions.tone = bad
+			}
+		}
+		if n.GetSelf() {
+			self = "; this one is " + n.GetName()
+		}
+		var addresses []string
+		for _, l := range n.GetLinkAddresses() {
+			if a.family() == pb.Family_FAMILY_UNSPECIFIED || a.family() == l.GetFamily() {
+				address := l.GetAddress()
+				if address == "" {
+					address = "?"
+				}
+				addresses = append(addresses, l.GetLink()+"="+address)
+			}
+		}
+		rows = append(rows, row(n.GetName(), a.ofFamily(n.GetPodCidrs()), a.ofFamily(n.GetInternalIps()), strings.Join(addresses, ","), sessions,
+			map[bool]string{true: "yes", false: "no"}[n.GetSelf()]))
+	}
+	a.print(columns("NAME POD-CIDRS INTERNAL-IPS +LINK-ADDRESSES SESSIONS> +SELF"), rows)
+	a.footer("%s%s", count(len(list), "node"), self)
+}
+
+// ofFamily joins the prefixes or addresses that -4 and -6 let through.
+func (a *app) ofFamily(texts []string) string {
+	var some []string
+	for _, t := range texts {
+		is4 := strings.Contains(t, ".")
+		if p, err := netip.ParsePrefix(t); err == nil {
+			is4 = p.Addr().Is4()
+		}
+		if f := a.family(); f == pb.Family_FAMILY_UNSPECIFIED || (f == pb.Family_FAMILY_IPV4) == is4 {
+			some = append(some, t)
+		}
+	}
+	return strings.Join(some, ",")
+}

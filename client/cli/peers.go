@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"netclass.dev/client"
+	pb "netclass.dev/proto/netclass/v1"
+)
+
+func (a *app) peers() *cobra.Command {
+	return &cobra.Command{
+		Use:   "peers [NAME]",
+		Short: "List the BGP sessions, or show one peer's",
+		Args:  one,
+		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
+			name, view := "", pb.PeerView_PEER_VIEW_BASIC
+			if len(args) == 1 {
+				name, view = args[0], pb.PeerView_PEER_VIEW_FULL
+			}
+			list, err := client.Collect(c.Peers(ctx, name, a.family(), view))
+			if err != nil {
+				return err
+			}
+			if done, err := a.document(&pb.ListPeersResponse{Peers: list}); done {
+				return err
+			}
+			if name == "" {
+				a.peerTable(list)
+				return nil
+			}
+			for i, p := range list {
+				if i > 0 {
+					a.say("\n")
+				}
+				a.peerDetail(p)
+			}
+			return nil
+		}),
+		ValidArgsFunction: a.complete(func(ctx context.Context, c *client.Client) ([]string, error) {
+			return names(c.Peers(ctx, "", 0, 0), (*pb.Peer).GetName)
+		}),
+	}
+}
+
+func (a *app) peerTable(list []*pb.Peer) {
+	var rows [][]cell
+	established := 0
+	for _, p := range list {
+		uptime := ""
+		if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED {
+			established++
+			uptime = a.since(p.GetSince())
+		}
+		rows = append(rows, row(p.GetName(), family(p.GetFamily()), p.GetRemoteAddress(), a.session(p), uptime,
+			p.GetReceived(), p.GetAccepted(), refused(p), p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), join("; ", p.GetReason(), p.GetLastError())))
+	}
+	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> +LINK +LOCAL +ASN> +ROLE +REASON"), rows)
+	a.footer("%s, %d Established", count(len(list), "session"), established)
+}
+
+// session is the state in RFC 4271's words, and whether its routes are held.
+func (a *app) session(p *pb.Peer) cell {
+	c := cell{camel(p.GetState(), "SESSION_STATE_"), bad}
+	switch {
+	case p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED:
+		c.tone = good
+	case p.GetHeld():
+		c = cell{fmt.Sprintf("%s (held %s)", c.text, a.until(p.GetHeldTill())), fair}
+	}
+	return c
+}
+
+func refused(p *pb.Peer) cell {
+	c := cell{text: fmt.Sprint(p.GetRefused())}
+	if p.GetRefused() > 0 {
+		c.tone = fair
+	}
+	return c
+}
+
+func role(p *pb.Peer) string { return strings.ToLower(camel(p.GetRole(), "PEER_ROLE_")) }
+
+func (a *app) peerDetail(p *pb.Peer) {
+	state := a.session(p)
+	if p.GetSince() != nil {
+		word := "down"
+		if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED {
+			word = "up"
+		}
+		state.text += ", " + word + " " + a.since(p.GetSince())
+	}
+	limit := "none may come"
+	if p.GetMaxPrefixes() > 0 {
+		limit = "at most " + count(p.GetMaxPrefixes(), "prefix")
+	}
+	prefixes := cell{text: fmt.Sprintf("%d received, %d accepted, %d refused; %s", p.GetReceived(), p.GetAccepted(), p.GetRefused(), limit)}
+	endOfRIB := "not received"
+	if p.GetEndOfRib() {
+		endOfRIB = "received"
+	}
+	a.say("%s %s\n", clean(p.GetName()), family(p.GetFamily()))
+	a.pairs("  ", []pair{
+		{"State", state},
+		{"Reason", cell{p.GetReason(), fair}},
+		{"Role", cell{text: fmt.Sprintf("%s, AS %d", role(p), p.GetPeerAsn())}},
+		{"Link", cell{text: p.GetLink()}},
+		{"Local", cell{text: p.GetLocalAddress()}},
+		{"Remote", cell{text: p.GetRemoteAddress()}},
+		{"Prefixes", prefixes},
+		{"End-of-RIB", cell{text: endOfRIB}},
+		{"Timers", cell{text: join(", ", prefixed("hold ", span(p.GetHoldTime())), prefixed("keepalive ", span(p.GetKeepalive())), prefixed("connect-retry ", span(p.GetConnectRetry())))}},
+		{"Restart", cell{text: join(", ", prefixed("ours ", span(p.GetRestartTime())), prefixed("peer's ", span(p.GetPeerRestartTime())))}},
+		{"Security", cell{text: security(p)}},
+		{"Dialled by", cell{text: map[bool]string{true: "the peer", false: "us"}[p.GetPassive()]}},
+		{"Last error", cell{text: lastError(p)}},
+	})
+	if len(p.GetAcceptedPaths()) > 0 {
+		a.say("  Accepted\n")
+	}
+	for _, path := range p.GetAcceptedPaths() {
+		a.say("    %s\n", pathText(path))
+	}
+	if len(p.GetRefusals()) > 0 {
+		a.say("  Refused\n")
+	}
+	for _, r := range p.GetRefusals() {
+		a.say("    %s: %s\n", pathText(r.GetPath()), clean(r.GetReason()))
+	}
+}
+
+func security(p *pb.Peer) string {
+	var list []string
+	if p.GetPassword() {
+		list = append(list, "TCP MD5")
+	}
+	if p.GetGtsm() {
+		list = append(list, "GTSM")
+	}
+	if p.GetMultihop() > 0 {
+		list = append(list, fmt.Sprintf("multihop, TTL %d", p.GetMultihop()))
+	}
+	return strings.Join(list, ", ")
+}
+
+func lastError(p *pb.Peer) string {
+	causes := map[pb.DownCause]string{
+		pb.DownCause_DOWN_CAUSE_CONNECTION: "connection lost", pb.DownCause_DOWN_CAUSE_HOLD_TIMER: "hold timer expired",
+		pb.DownCause_DOWN_CAUSE_CEASE: "cease", pb.DownCause_DOWN_CAUSE_ERROR: "protocol error",
+	}
+	return join(": ", causes[p.GetLastDownCause()], p.GetLastError())
+}
+
+func pathText(p *pb.Path) string { return join(" via ", p.GetPrefix(), p.GetNextHop()) }

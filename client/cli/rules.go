@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"netclass.dev/client"
+	pb "netclass.dev/proto/netclass/v1"
+)
+
+func (a *app) rules() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rules",
+		Short: "List the policy rules",
+		Args:  none,
+		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
+			list, err := client.Collect(c.Rules(ctx, a.family()))
+			if err != nil {
+				return err
+			}
+			if done, err := a.document(&pb.ListRulesResponse{Rules: list}); done {
+				return err
+			}
+			var rows [][]cell
+			ours := 0
+			for _, r := range list {
+				if r.GetOurs() {
+					ours++
+				}
+				_, text, _ := strings.Cut(r.GetText(), ": ")
+				rows = append(rows, row(r.GetPriority(), family(r.GetFamily()), text, r.GetTableName(), ruleKind(r.GetKind()),
+					protocol(r.GetProtocol()), objectState(r.GetState())))
+			}
+			a.print(columns("PRIORITY> FAMILY RULE +TABLE +KIND OWNER STATE"), rows)
+			a.footer("%s, %d ours", count(len(list), "rule"), ours)
+			return nil
+		}),
+	}
+}
+
+func ruleKind(k pb.RuleKind) string {
+	if k == pb.RuleKind_RULE_KIND_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k.String(), "RULE_KIND_"), "_", "-"))
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"netclass.dev/client"
+	pb "netclass.dev/proto/netclass/v1"
+)
+
+func (a *app) status() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show how the daemon stands; exit 3 when it is degraded",
+		Args:  none,
+		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
+			s, err := c.Status(ctx)
+			if err != nil {
+				return err
+			}
+			done, err := a.document(&pb.GetStatusResponse{Status: s})
+			if err != nil {
+				return err
+			}
+			if !done {
+				a.dashboard(s)
+			}
+			if s.GetDaemon().GetHealth() == pb.Health_HEALTH_DEGRADED {
+				return errDegraded
+			}
+			return nil
+		}),
+	}
+}
+
+func (a *app) dashboard(s *pb.Status) {
+	d := s.GetDaemon()
+	a.pairs("", []pair{
+		{"Node", cell{text: d.GetNode()}},
+		{"Version", cell{text: join(", ", d.GetVersion(), prefixed("running ", a.since(d.GetStarted())))}},
+		{"Health", health(d.GetHealth())},
+		{"Config", a.configLine(s.GetConfig())},
+		{"Inventory", inventoryLine(s.GetInventory())},
+		{"Kernel", a.kernelLine(s.GetPass())},
+		{"Speaker", a.speakerLine(s.GetSpeaker())},
+		{"Sessions", sessionsLine(s)},
+		{"Classes", partLine(s.GetClassesReady(), s.GetClasses(), "ready")},
+		{"Tables", partLine(s.GetTablesReady(), s.GetTables(), "ready")},
+	})
+	if len(s.GetConditions()) == 0 {
+		a.footer("no conditions")
+		return
+	}
+	a.say("\n")
+	var rows [][]cell
+	for _, c := range s.GetConditions() {
+		rows = append(rows, row(c.GetObject(), cell{c.GetReason(), fair}, a.since(c.GetSince()), c.GetMessage()))
+	}
+	a.print(columns("OBJECT REASON AGE MESSAGE"), rows)
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+func (a *app) configLine(c *pb.ConfigStatus) cell {
+	switch {
+	case c.GetError() != "" && c.GetLoaded() == nil:
+		return cell{c.GetPath() + ": none in force: " + c.GetError(), bad}
+	case c.GetError() != "":
+		return cell{fmt.Sprintf("%s of %s ago; the newest is refused", c.GetPath(), a.since(c.GetLoaded())), bad}
+	case c.GetLoaded() == nil:
+		return cell{c.GetPath() + ", none yet", faint}
+	}
+	return cell{text: fmt.Sprintf("%s, loaded %s ago", c.GetPath(), a.since(c.GetLoaded()))}
+}
+
+func inventoryLine(i *pb.InventoryStatus) cell {
+	switch {
+	case i.GetSource() == "" && i.GetNodes() == 0:
+		return cell{}
+	case i.GetStale() != "":
+		return cell{join(", ", count(i.GetNodes(), "node")+" (stale)", i.GetSource()), bad}
+	case !i.GetSynced():
+		return cell{"not read yet, " + i.GetSource(), fair}
+	}
+	return cell{text: join(", ", count(i.GetNodes(), "node"), i.GetSource())}
+}
+
+func (a *app) kernelLine(p *pb.PassStatus) cell {
+	if p.GetPasses() == 0 {
+		return cell{"not read yet", fair}
+	}
+	took := span(p.GetTook())
+	if took == "" {
+		took = "0s"
+	}
+	passes := fmt.Sprintf("%s, the last %s ago in %s", count(p.GetPasses(), "pass"), a.since(p.GetLast()), took)
+	pending := count(p.GetPending(), "change") + " pending"
+	switch {
+	case p.GetError() != "":
+		return cell{fmt.Sprintf("%s, %d failed; %s", pending, p.GetFailed(), passes), bad}
+	case p.GetPending() > 0 || !p.GetSynced():
+		return cell{pending + "; " + passes, fair}
+	}
+	return cell{text: "as planned; " + passes}
+}
+
+func (a *app) speakerLine(s *pb.SpeakerStatus) cell {
+	restarts := ""
+	if s.GetRestarts() > 0 {
+		restarts = join(", last ended by ", count(s.GetRestarts(), "restart"), s.GetLastExit())
+	}
+	switch {
+	case !s.GetWanted():
+		return cell{"not configured", faint}
+	case s.GetPid() == 0:
+		return cell{join("; ", "not running", restarts), bad}
+	}
+	return cell{text: join("; ", fmt.Sprintf("pid %d for %s", s.GetPid(), a.since(s.GetSince())), restarts)}
+}
+
+func sessionsLine(s *pb.Status) cell {
+	if s.GetSessions() == 0 {
+		return cell{}
+	}
+	c := partLine(s.GetSessionsEstablished(), s.GetSessions(), "Established")
+	if n := s.GetSessionsHeld(); n > 0 {
+		c.text += fmt.Sprintf(", %d held", n)
+	}
+	return c
+}
+
+func partLine(part, whole uint32, what string) cell {
+	if whole == 0 {
+		return cell{}
+	}
+	c := cell{text: fmt.Sprintf("%d/%d %s", part, whole, what)}
+	if part < whole {
+		c.tone = fair
+	}
+	return c
+}

@@ -1,0 +1,105 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netclass.dev/client/cli"
+	"netclass.dev/routing"
+	"netclass.dev/server/servertest"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into testdata")
+
+// run runs netclassctl at no terminal, or at one of that width.
+func run(width int, args ...string) (out, errs string, code int) {
+	var stdout, stderr bytes.Buffer
+	code = cli.Main(args, cli.Env{
+		Out: &stdout, Err: &stderr, Width: width,
+		Now:    func() time.Time { return servertest.Now },
+		Getenv: func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] },
+	})
+	return stdout.String(), stderr.String(), code
+}
+
+// Each file of testdata is a session: a line "$ netclassctl …" and what it
+// prints, errors behind "! ". The file's name says the daemon's state and, after
+// a dash, the width of the terminal if there is one.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	states := map[string]*routing.State{
+		"healthy": servertest.Healthy(), "faulty": servertest.Faulty(), "idle": servertest.Idle(),
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			name, variant, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txt"), "-")
+			width := 0
+			if _, err := fmt.Sscanf(variant, "terminal%d", &width); err != nil {
+				width = 0
+			}
+			source := servertest.NewSource(states[name])
+			source.OnReload = reload(name)
+			socket := servertest.Start(t, source)
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			for line := range strings.Lines(string(want)) {
+				command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ netclassctl")
+				if !ok {
+					continue
+				}
+				out, errs, code := run(width, append([]string{"--socket", socket}, strings.Fields(command)...)...)
+				fmt.Fprintf(&got, "$ netclassctl%s\n%s", command, out)
+				for line := range strings.Lines(errs) {
+					got.WriteString("! " + strings.ReplaceAll(line, socket, "SOCKET"))
+				}
+				if code != 0 {
+					fmt.Fprintf(&got, "[exit %d]\n", code)
+				}
+				got.WriteString("\n")
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("output differs (-want +got); -update writes it:\n%s", diff)
+			}
+			for line := range strings.Lines(got.String()) {
+				if width == 80 && !strings.HasPrefix(line, "!") && utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > width {
+					t.Errorf("wider than the terminal: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func reload(state string) func(context.Context, bool) error {
+	return func(context.Context, bool) error {
+		if state != "faulty" {
+			return nil
+		}
+		return &routing.Invalid{Problems: []routing.Problem{
+			{File: "/etc/netclassd/config.yaml", Line: 12, Column: 9, Message: "there is no network \"podz\""},
+			{File: "/etc/netclassd/config.yaml", Line: 30, Column: 3, Message: "unknown key \"tabels\""},
+		}}
+	}
+}
