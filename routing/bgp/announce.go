@@ -36,7 +36,8 @@ type originated struct {
 	targets  map[target]group
 	policy   *api.Policy // in force; nil: reject everything
 	sets     []*api.DefinedSet
-	version  int // of the policy: names are never reused
+	version  int    // of the policy: names are never reused
+	edition  uint32 // of the newest path in the Loc-RIB
 }
 
 type target struct {
@@ -121,13 +122,17 @@ func groupOf(a *routing.Announcement) (group, error) {
 	}, errors.Join(errs...)
 }
 
-func pathOf(p netip.Prefix, hop netip.Addr) (*api.Path, error) {
+// pathOf is a path for the Loc-RIB. GoBGP sends a path that was originated
+// again only if an attribute differs, and what has changed is the policy: so
+// each carries its edition as a local preference, which the policy always
+// overwrites.
+func pathOf(p netip.Prefix, hop netip.Addr, edition uint32) (*api.Path, error) {
 	nlri, err := anypb.New(&api.IPAddressPrefix{Prefix: p.Addr().String(), PrefixLen: uint32(p.Bits())})
 	if err != nil {
 		return nil, err
 	}
 	family := familyOf(routing.FamilyOf(p.Addr()))
-	attrs := []proto.Message{&api.OriginAttribute{Origin: 0}}
+	attrs := []proto.Message{&api.OriginAttribute{Origin: 0}, &api.LocalPrefAttribute{LocalPref: edition}}
 	if p.Addr().Is4() {
 		attrs = append(attrs, &api.NextHopAttribute{NextHop: hop.String()})
 	} else {
@@ -145,7 +150,8 @@ func pathOf(p netip.Prefix, hop netip.Addr) (*api.Path, error) {
 }
 
 func (s *speaker) originate(p netip.Prefix, hop netip.Addr) error {
-	path, err := pathOf(p, hop)
+	s.loc.edition++
+	path, err := pathOf(p, hop, s.loc.edition)
 	if err == nil {
 		_, err = s.bgp.AddPath(background, &api.AddPathRequest{TableType: api.TableType_GLOBAL, Path: path})
 	}
@@ -156,7 +162,7 @@ func (s *speaker) originate(p netip.Prefix, hop netip.Addr) error {
 }
 
 func (s *speaker) withdraw(p netip.Prefix) error {
-	path, err := pathOf(p, s.loc.prefixes[p])
+	path, err := pathOf(p, s.loc.prefixes[p], s.loc.edition)
 	if err == nil {
 		err = s.bgp.DeletePath(background, &api.DeletePathRequest{TableType: api.TableType_GLOBAL, Path: path})
 	}

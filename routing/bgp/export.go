@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -107,11 +108,16 @@ func exportPolicy(version int, groups map[group][]netip.Prefix, members map[stri
 	return policy, sets
 }
 
+// defaultLocalPref is what iBGP sends where nothing else is wanted.
+const defaultLocalPref = 100
+
 // actions sets the attributes of the group.
 func (g group) actions() *api.Actions {
 	a := &api.Actions{
 		RouteAction: api.RouteAction_ACCEPT,
 		Nexthop:     &api.NexthopAction{Address: g.nextHop.String()},
+		// To routers of another AS it is not sent at all.
+		LocalPref: &api.LocalPrefAction{Value: cmp.Or(g.localPref, defaultLocalPref)},
 	}
 	var plain, large []string
 	for _, c := range strings.Fields(g.communities) {
@@ -126,9 +132,6 @@ func (g group) actions() *api.Actions {
 	}
 	if len(large) > 0 {
 		a.LargeCommunity = &api.CommunityAction{Type: api.CommunityAction_REPLACE, Communities: large}
-	}
-	if g.localPref != 0 {
-		a.LocalPref = &api.LocalPrefAction{Value: g.localPref}
 	}
 	if g.med != 0 {
 		a.Med = &api.MedAction{Type: api.MedAction_REPLACE, Value: int64(g.med)}

@@ -1,7 +1,6 @@
 package bgp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,8 +19,8 @@ func (s *speaker) read(p *session) {
 	var err error
 	if limit == 0 {
 		received, err = s.countPaths(p)
-	} else if paths, err = s.listPaths(p); err == nil {
-		received = uint32(len(paths))
+	} else {
+		paths, received, err = s.listPaths(p)
 	}
 	detail := ""
 	switch {
@@ -29,7 +28,7 @@ func (s *speaker) read(p *session) {
 		detail = err.Error()
 	case limit == 0 && received > 0:
 		detail = fmt.Sprintf("%d prefixes received, none wanted", received)
-	case received > limit:
+	case len(paths) > int(limit):
 		paths = slices.Clone(paths[:limit])
 		detail = fmt.Sprintf("%d prefixes received, only %d taken", received, limit)
 	}
@@ -49,10 +48,11 @@ func (s *speaker) countPaths(p *session) (uint32, error) {
 	return uint32(t.NumPath), nil
 }
 
-// listPaths returns the paths in order of their prefixes. GoBGP encodes every
+// listPaths returns the usable paths in order of their prefixes, and how many
+// there are with those that have come round to us. GoBGP encodes every
 // attribute on the way out, on this goroutine; a crafted one makes it panic,
 // which then costs the paths of that peer and no more.
-func (s *speaker) listPaths(p *session) (paths []routing.Path, err error) {
+func (s *speaker) listPaths(p *session) (paths []routing.Path, received uint32, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			paths, err = nil, fmt.Errorf("read paths: malformed attribute: %v", r)
@@ -68,50 +68,16 @@ func (s *speaker) listPaths(p *session) (paths []routing.Path, err error) {
 		if err != nil || routing.FamilyOf(prefix.Addr()) != p.Key.Family || len(d.GetPaths()) == 0 {
 			return
 		}
-		hop := nextHop(p.Key.Family, d.GetPaths()[0].GetPattrsBinary())
-		paths = append(paths, routing.Path{Prefix: prefix.Masked(), NextHop: hop})
+		received++
+		a := readAttributes(p.Key.Family, d.GetPaths()[0].GetPattrsBinary())
+		if a.passed(s.want.ASN, s.want.RouterID) {
+			return // what we announced comes round: not a path (RFC 4271 §9.1.2, RFC 4456 §8)
+		}
+		paths = append(paths, routing.Path{Prefix: prefix.Masked(), NextHop: a.nextHop})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read paths: %w", err)
+		return nil, 0, fmt.Errorf("read paths: %w", err)
 	}
 	slices.SortFunc(paths, func(a, b routing.Path) int { return a.Prefix.Compare(b.Prefix) })
-	return paths, nil
-}
-
-// Path attributes that hold a next hop (RFC 4271 §4.3, RFC 4760 §3).
-const (
-	attrNextHop     = 3
-	attrMPReach     = 14
-	flagExtendedLen = 0x10
-)
-
-// nextHop finds the next hop among encoded attributes; the zero address when
-// there is none. For IPv6 the first of two is the global one.
-func nextHop(f routing.Family, attrs [][]byte) netip.Addr {
-	for _, a := range attrs {
-		if len(a) < 3 {
-			continue
-		}
-		typ, value := a[1], a[3:]
-		if a[0]&flagExtendedLen != 0 {
-			if len(a) < 4 || int(binary.BigEndian.Uint16(a[2:])) != len(a)-4 {
-				continue
-			}
-			value = a[4:]
-		}
-		switch {
-		case typ == attrNextHop && f == routing.IPv4 && len(value) == 4:
-			return netip.AddrFrom4([4]byte(value))
-		case typ == attrMPReach && len(value) >= 4:
-			// AFI (2), SAFI (1), length of next hop (1), next hop.
-			n, hop := int(value[3]), value[4:]
-			if n >= 16 && len(hop) >= 16 {
-				return netip.AddrFrom16([16]byte(hop))
-			}
-			if n == 4 && len(hop) >= 4 {
-				return netip.AddrFrom4([4]byte(hop))
-			}
-		}
-	}
-	return netip.Addr{}
+	return paths, received, nil
 }

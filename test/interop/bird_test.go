@@ -101,7 +101,11 @@ func (b *bird) has(prefix, hop fmt.Stringer) func() string {
 
 // since returns when BIRD got its route for the prefix.
 func (b *bird) since(prefix fmt.Stringer) string {
-	return regexp.MustCompile(`\[\w+ [\d:.]+[^]]*\]`).FindString(b.routes(prefix))
+	at := regexp.MustCompile(`\[\w+ [\d:.]+[^]]*\]`).FindString(b.routes(prefix))
+	if at == "" {
+		b.h.t.Fatalf("no time in %s", b.routes(prefix))
+	}
+	return at
 }
 
 func key(h *host, f routing.Family) routing.SessionKey {

@@ -227,3 +227,5 @@ func hasPaths(s *speaker.Speaker, key routing.SessionKey, want ...routing.Path) 
 		return ""
 	}
 }
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
