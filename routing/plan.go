@@ -14,6 +14,9 @@ type Ledger struct {
 	// Links holds the networks last seen on each class link, so that fence and
 	// guard stay while a link is down and its addresses are gone.
 	Links map[string][]netip.Prefix
+	// Holders holds who had each pod CIDR that two nodes claim, for when the
+	// kernel cannot tell because the links that lead to it are down.
+	Holders map[netip.Prefix]string
 }
 
 // Inputs is everything the planner looks at.
@@ -47,6 +50,7 @@ type Plan struct {
 	Peers      []PeerStatus // Session and HeldTill are filled in by the engine
 	Conditions []Condition
 	Links      map[string][]netip.Prefix // for the ledger
+	Holders    map[netip.Prefix]string   // for the ledger
 }
 
 // Origin is an announcement with the route and the rule that must be in the

@@ -63,18 +63,28 @@ func (cs *claims) group(start int) (end int, contested bool) {
 	return end, contested
 }
 
-// settleGroup accepts the claims of present holders first, then the others by
-// name, each only where no other node's accepted claim overlaps.
+// settleGroup accepts the claims of present holders first, by what the kernel
+// shows and then by what the ledger remembers, then the others by name; each
+// only where no other node's accepted claim overlaps.
 func (m *maker) settleGroup(cs *claims, group []claim) {
+	rank := make(map[claim]int, len(group))
+	for _, c := range group {
+		switch {
+		case m.holds(c):
+		case m.in.Ledger.Holders[c.prefix] == m.nodes[c.node].Name:
+			rank[c] = 1
+		default:
+			rank[c] = 2
+		}
+	}
 	order := slices.Clone(group)
-	slices.SortStableFunc(order, func(a, b claim) int {
-		return cmp.Or(boolOrder(m.holds(a), m.holds(b)), a.node-b.node)
-	})
+	slices.SortStableFunc(order, func(a, b claim) int { return cmp.Or(rank[a]-rank[b], a.node-b.node) })
 	accepted := make(map[claim]bool, len(group))
 	for _, c := range order {
 		rival, contested := overlapping(group, accepted, c)
 		if !contested {
 			accepted[c] = true
+			m.remember(c)
 			continue
 		}
 		cs.refuse(c)
@@ -112,14 +122,12 @@ func overlapping(group []claim, accepted map[claim]bool, c claim) (claim, bool) 
 	return claim{}, false
 }
 
-func boolOrder(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
+// remember keeps who holds a contested pod CIDR for the ledger.
+func (m *maker) remember(c claim) {
+	if m.plan.Holders == nil {
+		m.plan.Holders = make(map[netip.Prefix]string)
 	}
-	return 1
+	m.plan.Holders[c.prefix] = m.nodes[c.node].Name
 }
 
 // holds reports whether the kernel shows the node as the holder of its claim,

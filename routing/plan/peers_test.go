@@ -343,3 +343,19 @@ func TestStaleInventoryIsSaid(t *testing.T) {
 	w.Inventory.Stale = "nodes.yaml:3: bad prefix"
 	wantSaid(t, w.make(), "inventory Stale: the last good copy is in use: nodes.yaml:3: bad prefix")
 }
+
+// A flap of the links that lead to it does not hand a contested pod CIDR over.
+func TestClaimedTwiceThroughAFlap(t *testing.T) {
+	w := seed()
+	healthy := w.settle()
+	w.node("k8s-1").PodCIDRs = append(w.node("k8s-1").PodCIDRs, w.node("k8s-2").PodCIDRs...)
+	w.settle()
+	for _, up := range []bool{false, true} {
+		w.link("pod0").Up, w.link("node0").Up = up, up
+		w.settle()
+		w.settle()
+	}
+	for _, f := range routing.Families {
+		wantChanges(t, f.String(), changes(healthy, w.make(), f), "")
+	}
+}
