@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"netclass.dev/routing"
@@ -31,13 +32,14 @@ func scopeOf(op routing.Op) scope {
 }
 
 // apply makes the changes stage by stage, each acknowledged before the next,
-// and keeps the picture in step with what was acknowledged.
-func (e *Engine) apply(ops []routing.Op) (failed bool) {
+// and keeps the picture in step with what was acknowledged. It ends between two
+// stages when ctx does.
+func (e *Engine) apply(ctx context.Context, ops []routing.Op) (failed bool) {
 	stopped := make(map[scope]bool)
-	logged := 0
+	var all []routing.Op
 	var first error
 	refused := 0
-	for len(ops) > 0 {
+	for len(ops) > 0 && ctx.Err() == nil {
 		stage := ops[0].Stage
 		var batch []routing.Op
 		for len(ops) > 0 && ops[0].Stage == stage {
@@ -49,8 +51,8 @@ func (e *Engine) apply(ops []routing.Op) (failed bool) {
 		if len(batch) == 0 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), applyTime)
-		errs := e.opt.Kernel.Apply(ctx, batch)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTime)
+		errs := e.opt.Kernel.Apply(limited, batch)
 		cancel()
 		done := batch
 		if errs != nil {
@@ -67,18 +69,9 @@ func (e *Engine) apply(ops []routing.Op) (failed bool) {
 				}
 			}
 		}
-		for _, op := range done {
-			if logged < loggedOps {
-				e.log.Info("kernel changed", "op", op.String())
-			}
-			logged++
-		}
-		e.stats.Applied += uint64(len(done))
-		e.kernel = e.kernel.After(done)
+		all = append(all, done...)
 	}
-	if logged > loggedOps {
-		e.log.Info("kernel changed further", "ops", logged-loggedOps)
-	}
+	e.acknowledged(all)
 	if first == nil {
 		return false
 	}
@@ -90,4 +83,21 @@ func (e *Engine) apply(ops []routing.Op) (failed bool) {
 	}
 	e.conditions.add("kernel", "ChangeRefused", message)
 	return true
+}
+
+// acknowledged logs what was done and brings the picture to it.
+func (e *Engine) acknowledged(done []routing.Op) {
+	for _, op := range done[:min(len(done), loggedOps)] {
+		e.log.Info("kernel changed", "op", op.String())
+	}
+	if more := len(done) - loggedOps; more > 0 {
+		e.log.Info("kernel changed further", "ops", more)
+	}
+	e.stats.Applied += uint64(len(done))
+	e.kernel = e.kernel.After(done)
+	// A route that takes over one of another protocol replaces it, or in IPv6
+	// perhaps one beside it: only the kernel knows which.
+	if len(e.ledger.Protocols) > 1 && slices.ContainsFunc(done, func(op routing.Op) bool { return op.Verb == routing.Replace }) {
+		e.LookAndDump()
+	}
 }

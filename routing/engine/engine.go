@@ -68,6 +68,8 @@ type Engine struct {
 
 	kernel     *routing.Kernel // the last confirmed picture; nil: none
 	dumpedAt   time.Time
+	triedAt    time.Time         // of the newest dump, also of one that failed
+	watched    routing.Ownership // what Watch was told matters
 	ledger     ledger
 	inventory  *routing.Inventory // with what was good of earlier ones
 	sessions   sessions
@@ -147,7 +149,7 @@ func (e *Engine) Run(ctx context.Context) {
 	e.loadLedger()
 	watching := make(chan struct{})
 	go func() { defer close(watching); e.watch(ctx) }()
-	defer func() { <-watching }()
+	defer func() { <-watching; e.sessions.wait() }()
 	e.Look()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

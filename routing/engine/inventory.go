@@ -15,10 +15,16 @@ import (
 // node itself does not vanish.
 func (e *Engine) keepGood(cfg *routing.Config, self string, fresh *routing.Inventory) *routing.Inventory {
 	last := e.inventory
-	if last == nil || !fresh.Synced {
+	if last == nil || cfg.Cluster == nil {
 		return fresh
 	}
 	kept := *fresh
+	if !fresh.Synced {
+		// A source that has not been read yet says nothing of the nodes that
+		// another has told of: their sessions and paths stay.
+		kept.Nodes = last.Nodes
+		return &kept
+	}
 	kept.Nodes = slices.Clone(fresh.Nodes)
 	keys := addressKeys(cfg)
 	for i := range kept.Nodes {
@@ -34,22 +40,23 @@ func (e *Engine) keepGood(cfg *routing.Config, self string, fresh *routing.Inven
 	return &kept
 }
 
-func (e *Engine) keepAnnotations(n, old *routing.Node, keys []string) {
-	for _, key := range keys {
+func (e *Engine) keepAnnotations(n, old *routing.Node, keys []addressKey) {
+	for _, k := range keys {
+		key := k.annotation
 		text, ok := n.Annotations[key]
-		if !ok || readable(text) || !readable(old.Annotations[key]) {
+		if !ok || readable(text, k.family) || !readable(old.Annotations[key], k.family) {
 			continue
 		}
 		e.conditions.add("node/"+n.Name, "BadAnnotation",
-			fmt.Sprintf("annotation %s of %s is not an address: %q; the last good value %s is kept", key, n.Name, clip(text), old.Annotations[key]))
+			fmt.Sprintf("annotation %s of %s is not an %s address: %q; the last good value %s is kept", key, n.Name, k.family, clip(text), old.Annotations[key]))
 		n.Annotations = maps.Clone(n.Annotations)
 		n.Annotations[key] = old.Annotations[key]
 	}
 }
 
-func readable(text string) bool {
-	_, err := netip.ParseAddr(strings.TrimSpace(text))
-	return err == nil
+func readable(text string, f routing.Family) bool {
+	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	return err == nil && a.IsGlobalUnicast() && a.Zone() == "" && !a.Is4In6() && routing.FamilyOf(a) == f
 }
 
 func clip(s string) string {
@@ -59,13 +66,20 @@ func clip(s string) string {
 	return s
 }
 
+// addressKey is an annotation that holds an address.
+type addressKey struct {
+	annotation string
+	family     routing.Family
+}
+
 // addressKeys returns the annotations that the configuration reads addresses
 // from.
-func addressKeys(cfg *routing.Config) []string {
-	var keys []string
+func addressKeys(cfg *routing.Config) []addressKey {
+	var keys []addressKey
 	add := func(refs routing.PerFamily[routing.AddressRef]) {
 		for _, f := range routing.Families {
-			if key := refs.Of(f).Annotation; key != "" && !slices.Contains(keys, key) {
+			key := addressKey{refs.Of(f).Annotation, f}
+			if key.annotation != "" && !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
 		}

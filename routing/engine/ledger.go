@@ -35,6 +35,7 @@ type ledgerDocument struct {
 	Tables     []routing.TableID         `json:"tables"`
 	Priorities []uint32                  `json:"priorities"`
 	Links      map[string][]netip.Prefix `json:"links"`
+	Holders    map[netip.Prefix]string   `json:"holders,omitempty"`
 }
 
 // LoadLedger reads the ledger of a state directory. A missing one is empty.
@@ -58,12 +59,14 @@ func LoadLedger(dir string) (routing.Ledger, error) {
 		return l, fmt.Errorf("read ledger %s: version %d is not known", filepath.Join(dir, ledgerFile), doc.Version)
 	}
 	for _, p := range doc.Protocols {
-		if p > 255 {
-			return l, fmt.Errorf("read ledger %s: protocol %d", filepath.Join(dir, ledgerFile), p)
+		// No configuration may name these; what has them is the kernel's or an
+		// administrator's.
+		if p > 255 || p <= uint32(routing.ProtocolStatic) {
+			return routing.Ledger{}, fmt.Errorf("read ledger %s: protocol %d cannot be ours", filepath.Join(dir, ledgerFile), p)
 		}
 		l.Protocols = append(l.Protocols, routing.Protocol(p))
 	}
-	l.Tables, l.Priorities, l.Links = doc.Tables, doc.Priorities, doc.Links
+	l.Tables, l.Priorities, l.Links, l.Holders = doc.Tables, doc.Priorities, doc.Links, doc.Holders
 	return l, nil
 }
 
@@ -93,7 +96,7 @@ func (e *Engine) saveLedger(l routing.Ledger) error {
 }
 
 func writeLedger(dir string, l routing.Ledger) error {
-	doc := ledgerDocument{Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links}
+	doc := ledgerDocument{Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links, Holders: l.Holders}
 	for _, p := range l.Protocols {
 		doc.Protocols = append(doc.Protocols, uint32(p))
 	}
@@ -108,16 +111,18 @@ func writeLedger(dir string, l routing.Ledger) error {
 }
 
 // replaceFile writes a file whole or not at all: after a crash the name holds
-// the old text or the new.
+// the old text or the new. The new text's own name is always the same, so that
+// crashes leave no litter; one daemon alone writes a state directory.
 func replaceFile(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	fresh := path + ".new"
+	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("save %s: %w", path, err)
+		return fmt.Errorf("save ledger: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name())
-			err = fmt.Errorf("save %s: %w", path, err)
+			os.Remove(fresh)
+			err = fmt.Errorf("save ledger: %w", err)
 		}
 	}()
 	_, err = f.Write(data)
@@ -130,10 +135,10 @@ func replaceFile(path string, data []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	return os.Rename(fresh, path)
 }
 
 func sameLedger(a, b routing.Ledger) bool {
 	return slices.Equal(a.Protocols, b.Protocols) && slices.Equal(a.Tables, b.Tables) && slices.Equal(a.Priorities, b.Priorities) &&
-		maps.EqualFunc(a.Links, b.Links, slices.Equal)
+		maps.EqualFunc(a.Links, b.Links, slices.Equal) && maps.Equal(a.Holders, b.Holders)
 }

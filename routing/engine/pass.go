@@ -25,31 +25,38 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		e.idle(ctx, conf)
 		return time.Hour
 	}
-	if err := e.look(ctx, cfg); err != nil {
+	e.watchRange(cfg)
+	err := e.look(ctx, cfg)
+	if ctx.Err() != nil {
+		return 0
+	}
+	if err != nil {
 		e.stats.Error = err.Error()
+		e.stats.Ops, e.stats.Synced = 0, false
 		e.failures++
-		e.conditions.add("kernel", "DumpFailed", err.Error())
-		e.republish(conf)
+		e.republish(conf, err)
 		return e.retry(cfg)
 	}
 
-	in := e.inputs(conf)
+	in := e.inputs(ctx, conf)
 	p := plan.Make(in)
 	e.remember(p)
-	e.opt.Kernel.SetRange(p.Own.Protocols, p.Own.Tables)
 
-	e.withdraw(ctx, p)
 	ops := plan.Diff(p, e.kernel)
-	failed := e.apply(ops)
+	e.withdraw(ctx, p, ops)
+	failed := e.apply(ctx, ops)
+	if ctx.Err() != nil {
+		return 0
+	}
 	e.announce(ctx, p)
 	pending := ops
 	if len(ops) > 0 {
 		pending = plan.Diff(p, e.kernel)
 	}
 
-	e.sessions.want(p.Speak)
+	e.sessions.want(p.Speak, time.Now())
 	e.stats.Ops = len(ops)
-	e.stats.Synced = p.Hold == "" && len(pending) == 0 && e.sessions.synced(time.Now())
+	e.stats.Synced = p.Hold == "" && len(pending) == 0 && e.sessions.synced()
 	if failed {
 		e.failures++
 		e.dump.Store(true)
@@ -80,31 +87,38 @@ func (e *Engine) look(ctx context.Context, cfg *routing.Config) error {
 	if !e.dump.Load() && !stale {
 		return nil
 	}
-	if gap := dumpGap - time.Since(e.dumpedAt); e.kernel != nil && gap > 0 {
-		pause(ctx, gap)
+	if gap := dumpGap - time.Since(e.triedAt); gap > 0 && !pause(ctx, gap) {
+		return ctx.Err()
 	}
 	// The mark is taken down before the dump, so that what happens during it
 	// asks for another.
 	e.dump.Store(false)
 	k, err := e.opt.Kernel.Dump(ctx)
+	e.triedAt = time.Now()
 	if err != nil {
 		e.dump.Store(true)
 		return err
 	}
-	e.kernel, e.dumpedAt = k, time.Now()
+	e.kernel, e.dumpedAt = k, e.triedAt
 	e.stats.Dumps++
 	return nil
 }
 
+// watchRange says what of the kernel matters, before it is looked at: what
+// happens from then on asks for another look.
+func (e *Engine) watchRange(cfg *routing.Config) {
+	own := cfg.Owns(ownership(e.ledger.Ledger))
+	if !slices.Equal(own.Protocols, e.watched.Protocols) || !slices.Equal(own.Tables, e.watched.Tables) {
+		e.opt.Kernel.SetRange(own.Protocols, own.Tables)
+		e.watched = own
+	}
+}
+
 // inputs gathers what the planner looks at.
-func (e *Engine) inputs(conf *configuration) *routing.Inputs {
+func (e *Engine) inputs(ctx context.Context, conf *configuration) *routing.Inputs {
 	node := e.opt.Node(conf.config)
 	e.inventory = e.keepGood(conf.config, node, e.opt.Inventory())
-	var restart time.Duration
-	if conf.config.BGP != nil {
-		restart = conf.config.BGP.GracefulRestart
-	}
-	peerings := e.sessions.update(time.Now(), e.opt.Speaker.Sessions(), e.kernel, restart)
+	peerings := e.sessions.update(ctx, time.Now(), e.opt.Speaker.Sessions(), e.kernel)
 	return &routing.Inputs{
 		Config: conf.config, Node: node,
 		Inventory: e.inventory, Kernel: e.kernel, Peerings: peerings,
@@ -114,13 +128,19 @@ func (e *Engine) inputs(conf *configuration) *routing.Inputs {
 
 // withdraw takes back at once what is no longer to be announced, before any
 // route that it leads to goes.
-func (e *Engine) withdraw(ctx context.Context, p *routing.Plan) {
-	if e.speaking == nil || p.Speak == nil {
+func (e *Engine) withdraw(ctx context.Context, p *routing.Plan, ops []routing.Op) {
+	if e.speaking == nil {
+		return
+	}
+	if p.Speak == nil {
+		e.order(ctx, nil, withdrawTime)
 		return
 	}
 	var still []routing.Announcement
 	for _, a := range e.speaking.Announce {
-		if slices.ContainsFunc(p.Announce, func(o routing.Origin) bool { return sameAnnouncement(o.Announcement, a) && e.backed(o) }) {
+		if slices.ContainsFunc(p.Announce, func(o routing.Origin) bool {
+			return sameAnnouncement(o.Announcement, a) && e.backed(o) && !undone(o, ops)
+		}) {
 			still = append(still, a)
 		}
 	}
@@ -136,9 +156,6 @@ func (e *Engine) withdraw(ctx context.Context, p *routing.Plan) {
 // route and rule are in the kernel.
 func (e *Engine) announce(ctx context.Context, p *routing.Plan) {
 	if p.Speak == nil {
-		if e.speaking != nil {
-			e.order(ctx, nil, announceTime)
-		}
 		return
 	}
 	want := *p.Speak
@@ -173,16 +190,31 @@ func (e *Engine) order(ctx context.Context, s *routing.Speak, wait time.Duration
 	e.speaking, e.spoke = s, true
 	err := e.opt.Speaker.Set(ctx, s)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-		e.conditions.add("speaker", "NotRunning", err.Error())
+		e.log.Warn("speaker cannot carry out its order", "error", err)
 	}
 }
 
 // backed reports whether what an announcement leads to is in the kernel.
 func (e *Engine) backed(o routing.Origin) bool {
-	if o.Needs.Dst.IsValid() && !slices.ContainsFunc(e.kernel.Routes, func(r routing.Route) bool { return r.Wanted() == o.Needs }) {
+	if o.Needs.Dst.IsValid() && !slices.ContainsFunc(e.kernel.Routes, func(r routing.Route) bool {
+		return r.Dst == o.Needs.Dst && r.Wanted() == o.Needs
+	}) {
 		return false
 	}
 	return o.NeedsRule.Family == 0 || slices.Contains(e.kernel.Rules, o.NeedsRule)
+}
+
+// undone reports whether the ops take away what an announcement leads to.
+func undone(o routing.Origin, ops []routing.Op) bool {
+	return slices.ContainsFunc(ops, func(op routing.Op) bool {
+		switch {
+		case op.IsRule():
+			return op.Verb == routing.Delete && op.Rule == o.NeedsRule
+		case op.Verb == routing.Delete:
+			return op.Route == o.Needs
+		}
+		return op.Verb == routing.Replace && op.Route.Key() == o.Needs.Key()
+	})
 }
 
 // remember keeps what must not be forgotten, before anything is changed.
@@ -194,7 +226,7 @@ func (e *Engine) remember(p *routing.Plan) {
 		})
 	}
 	if err := e.saveLedger(routing.Ledger{
-		Protocols: p.Own.Protocols, Tables: p.Own.Tables, Priorities: p.Own.Priorities, Links: p.Links,
+		Protocols: p.Own.Protocols, Tables: p.Own.Tables, Priorities: p.Own.Priorities, Links: p.Links, Holders: p.Holders,
 	}); err != nil {
 		e.conditions.add("state", "NotSaved", err.Error())
 	}

@@ -13,68 +13,75 @@ import (
 // that restarts keeps them, a peer that is gone loses them, and only the kernel
 // can tell the two apart: by asking the next hop.
 type sessions struct {
-	kernel  Kernel
-	wake    func()
-	of      map[routing.SessionKey]*session
-	answers chan answer
-	slots   chan struct{} // bounds the probes under way
+	kernel Kernel
+	wake   func()
+	of     map[routing.SessionKey]*session
+	prober prober
 }
 
 // session is the memory of one session.
 type session struct {
 	neighbor routing.Neighbor
 	up       bool
-	paths    []routing.Path
+	paths    []routing.Path // that count now
+	before   []routing.Path // of them those of an earlier time, until end-of-RIB
 	synced   bool
-	held     bool
+	held     bool      // it is down, and its paths still count
 	until    time.Time // of held, or of waiting for end-of-RIB
 	cause    routing.DownCause
 	offered  time.Duration // the peer's restart time
 
-	probing  bool
-	probeAt  time.Time // when to ask again, while held
+	vigil    uint64 // the number of the newest
+	endVigil context.CancelFunc
 	lastSeen routing.Session
+	seen     bool // the speaker has said something of it
 }
-
-// answer is what a probe found.
-type answer struct {
-	key   routing.SessionKey
-	hop   netip.Addr
-	alive bool
-}
-
-// Probing of next hops. A living one answers within half a second; the kernel
-// gives a dead one up after three.
-const (
-	probeAgain    = 500 * time.Millisecond
-	probeTime     = 4 * time.Second
-	probeHoldTime = time.Second // after hold-timer expiry it has been silent long enough
-	probesAtOnce  = 64
-)
 
 func (ss *sessions) init(k Kernel, wake func()) {
 	ss.kernel, ss.wake = k, wake
 	ss.of = make(map[routing.SessionKey]*session)
-	ss.answers = make(chan answer, probesAtOnce)
-	ss.slots = make(chan struct{}, probesAtOnce)
+	ss.prober.init()
 }
 
-// want takes the sessions of the newest plan. New ones begin as held: what the
-// kernel has of them may come from before our start.
-func (ss *sessions) want(s *routing.Speak) {
+// newSession begins as held: what the kernel has of it may come from before our
+// start.
+func newSession(n routing.Neighbor, now time.Time) *session {
+	s := &session{neighbor: n}
+	s.held = s.holdTime() > 0
+	s.synced = !s.held
+	s.until = now.Add(s.holdTime())
+	return s
+}
+
+// holdTime is how long what the session said may outlive it, as far as we are
+// concerned. Nothing is built on what routers say.
+func (s *session) holdTime() time.Duration {
+	if s.neighbor.Upstream {
+		return 0
+	}
+	return s.neighbor.RestartTime
+}
+
+// want takes the sessions of the newest plan.
+func (ss *sessions) want(s *routing.Speak, now time.Time) {
 	wanted := make(map[routing.SessionKey]bool)
 	if s != nil {
 		for _, n := range s.Neighbors {
 			wanted[n.Key] = true
-			if old := ss.of[n.Key]; old != nil && old.neighbor.Remote == n.Remote {
+			old := ss.of[n.Key]
+			if old != nil && old.neighbor.Remote == n.Remote && old.neighbor.Link == n.Link {
 				old.neighbor = n
 				continue
 			}
-			ss.of[n.Key] = &session{neighbor: n, held: n.RestartTime > 0, synced: n.RestartTime == 0, until: time.Now().Add(n.RestartTime)}
+			if old != nil {
+				old.stopVigil()
+			}
+			ss.of[n.Key] = newSession(n, now)
 		}
 	}
-	for key := range ss.of {
+	for key, s := range ss.of {
 		if !wanted[key] {
+			s.stopVigil()
 			delete(ss.of, key)
 		}
 	}
@@ -82,22 +89,26 @@ func (ss *sessions) want(s *routing.Speak) {
 
 // update takes what the speaker says now and returns what the planner may build
 // on.
-func (ss *sessions) update(now time.Time, reported []routing.Session, k *routing.Kernel, restart time.Duration) []routing.Peering {
-	ss.takeAnswers(now)
+func (ss *sessions) update(ctx context.Context, now time.Time, reported []routing.Session, k *routing.Kernel) []routing.Peering {
+	ss.takeDead()
+	spoken := make(map[routing.SessionKey]bool, len(reported))
 	for i := range reported {
+		spoken[reported[i].Key] = true
 		if s := ss.of[reported[i].Key]; s != nil {
-			s.take(now, &reported[i], restart)
+			s.take(now, &reported[i])
 		}
 	}
 	peerings := make([]routing.Peering, 0, len(ss.of))
 	for key, s := range ss.of {
+		if s.up && !spoken[key] {
+			// A speaker that no longer knows the session has lost it.
+			s.take(now, &routing.Session{Key: key, Since: now, Cause: routing.CauseConnection})
+		}
 		s.expire(now)
 		if s.held && !k.Link(s.neighbor.Link).Usable() {
 			s.drop()
 		}
-		if s.held && !s.probing && !now.Before(s.probeAt) {
-			ss.probe(s)
-		}
+		ss.attend(ctx, s)
 		if s.neighbor.Upstream {
 			continue
 		}
@@ -107,132 +118,94 @@ func (ss *sessions) update(now time.Time, reported []routing.Session, k *routing
 }
 
 // take moves the session to what the speaker reports.
-func (s *session) take(now time.Time, r *routing.Session, restart time.Duration) {
-	again := r.State == routing.Established && (!s.up || !r.Since.Equal(s.lastSeen.Since))
-	s.lastSeen = *r
+func (s *session) take(now time.Time, r *routing.Session) {
+	anew := s.seen && !r.Since.Equal(s.lastSeen.Since)
+	s.lastSeen, s.seen = *r, true
 	switch {
 	case r.State == routing.Established:
-		if again {
-			// Also when the end in between was never seen: what it said before
-			// counts until it has said all again.
-			s.up = true
-			s.until = now.Add(restart)
-		}
-		s.cause, s.offered = routing.CauseNone, r.PeerRestartTime
-		if r.EndOfRIB || !now.Before(s.until) {
-			s.paths, s.synced, s.held = r.Paths, true, false
-			return
-		}
-		s.synced = false
-		s.paths = merge(s.paths, r.Paths)
+		s.established(now, r, anew)
 	case s.up:
-		s.up = false
-		s.cause = r.Cause
-		hold := min(restart, s.offered)
-		if r.Cause == routing.CauseCease || r.Cause == routing.CauseError || hold <= 0 {
-			s.drop()
-			return
-		}
-		s.held, s.synced = true, false
-		s.until = now.Add(hold)
-		s.probeAt = now
+		s.ended(now, r.Cause)
+	case anew && r.Cause != routing.CauseNone:
+		// It has come up and ended since the last look.
+		s.offered = r.PeerRestartTime
+		s.ended(now, r.Cause)
 	}
+}
+
+// established takes in a session that is up. Also when the end in between was
+// never seen, what it said before counts until it has said all again.
+func (s *session) established(now time.Time, r *routing.Session, anew bool) {
+	if !s.up || anew {
+		s.before = s.paths
+		s.until = now.Add(s.holdTime())
+	}
+	s.up, s.held = true, false
+	s.cause, s.offered = routing.CauseNone, r.PeerRestartTime
+	s.synced = r.EndOfRIB || !now.Before(s.until)
+	if s.synced {
+		s.before = nil
+	}
+	s.paths = merge(s.before, r.Paths)
+}
+
+// ended decides by the cause whether the paths of a session outlive it.
+func (s *session) ended(now time.Time, cause routing.DownCause) {
+	s.up, s.cause = false, cause
+	s.stopVigil()
+	hold := min(s.holdTime(), s.offered)
+	if cause == routing.CauseCease || cause == routing.CauseError || hold <= 0 {
+		s.drop()
+		return
+	}
+	s.held, s.synced = true, false
+	s.until = now.Add(hold)
 }
 
 // expire ends a hold, or the wait for end-of-RIB, whose time is over.
 func (s *session) expire(now time.Time) {
-	if s.synced || now.Before(s.until) {
-		return
+	if !s.up && !s.synced && !now.Before(s.until) {
+		s.drop()
 	}
-	if s.up {
-		s.paths, s.synced, s.held = s.lastSeen.Paths, true, false
-		return
-	}
-	s.drop()
 }
 
 // drop forgets the paths: the fallback carries on.
 func (s *session) drop() {
-	s.paths, s.held, s.synced = nil, false, true
+	s.paths, s.before, s.held, s.synced = nil, nil, false, true
 }
 
 // merge returns old and new paths; where both have a prefix the new one counts.
 func merge(old, fresh []routing.Path) []routing.Path {
+	if len(old) == 0 {
+		return fresh
+	}
+	said := make(map[netip.Prefix]bool, len(fresh))
+	for _, p := range fresh {
+		said[p.Prefix] = true
+	}
 	all := slices.Clone(fresh)
 	for _, p := range old {
-		if !slices.ContainsFunc(fresh, func(q routing.Path) bool { return q.Prefix == p.Prefix }) {
+		if !said[p.Prefix] {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// probe asks in the background whether the peer is alive on its link.
-func (ss *sessions) probe(s *session) {
-	s.probing = true
-	n := s.neighbor
-	limit := probeTime
-	if s.cause == routing.CauseHoldTimer {
-		limit = probeHoldTime
-	}
-	go func() {
-		ss.slots <- struct{}{}
-		defer func() { <-ss.slots }()
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		alive, err := ss.kernel.Probe(ctx, n.Link, n.Remote)
-		// A probe that could not be made says nothing; only after the hold
-		// timer is silence itself an answer.
-		if err != nil && (ctx.Err() == nil || limit != probeHoldTime) {
-			alive = true
-		}
-		ss.answers <- answer{n.Key, n.Remote, alive}
-		ss.wake()
-	}()
-}
-
-// takeAnswers drops what is held of next hops that are dead.
-func (ss *sessions) takeAnswers(now time.Time) {
-	for {
-		select {
-		case a := <-ss.answers:
-			s := ss.of[a.key]
-			if s == nil || s.neighbor.Remote != a.hop {
-				continue
-			}
-			s.probing = false
-			s.probeAt = now.Add(probeAgain)
-			if s.held && !a.alive {
-				s.drop()
-			}
-		default:
-			return
-		}
-	}
-}
-
-// due returns when the next hold or probe is due.
-func (ss *sessions) due() (time.Time, bool) {
-	var due time.Time
+// due returns when the next hold, or wait for end-of-RIB, is over.
+func (ss *sessions) due() (due time.Time, any bool) {
 	for _, s := range ss.of {
-		if s.synced {
-			continue
-		}
-		at := s.until
-		if s.held && !s.probing && s.probeAt.Before(at) {
-			at = s.probeAt
-		}
-		if due.IsZero() || at.Before(due) {
-			due = at
+		if !s.synced && (!any || s.until.Before(due)) {
+			due, any = s.until, true
 		}
 	}
-	return due, !due.IsZero()
+	return due, any
 }
 
 // synced reports whether every peer has said all it had to say.
-func (ss *sessions) synced(now time.Time) bool {
+func (ss *sessions) synced() bool {
 	for _, s := range ss.of {
-		if !s.synced && !s.neighbor.Upstream {
+		if !s.synced {
 			return false
 		}
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -53,9 +52,11 @@ func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing
 	e.show(s)
 }
 
-// republish shows the last state with the conditions of a pass that failed to
-// read the kernel.
-func (e *Engine) republish(conf *configuration) {
+// republish shows the last state when the kernel could not be read. What was
+// not as it should be then still is, as far as anybody knows.
+func (e *Engine) republish(conf *configuration, err error) {
+	e.conditions.repeat()
+	e.conditions.add("kernel", dumpFailed, err.Error())
 	last := e.State()
 	s := e.newState(conf)
 	s.Plan, s.Kernel, s.Pending, s.Peers, s.Inventory = last.Plan, last.Kernel, last.Pending, last.Peers, last.Inventory
@@ -67,6 +68,9 @@ func (e *Engine) idle(ctx context.Context, conf *configuration) {
 	if e.speaking != nil {
 		e.order(ctx, nil, withdrawTime)
 	}
+	e.sessions.want(nil, e.conditions.now)
+	e.failures = 0
+	e.stats.Ops, e.stats.Error, e.stats.Synced = 0, "", true
 	s := e.newState(conf)
 	s.Plan, s.Kernel = &routing.Plan{}, &routing.Kernel{}
 	e.show(s)
@@ -79,6 +83,9 @@ func (e *Engine) newState(conf *configuration) *routing.State {
 	speaker := e.opt.Speaker.Status()
 	if speaker.Wanted && speaker.PID == 0 {
 		e.conditions.add("speaker", "NotRunning", cmp.Or(speaker.LastExit, "it is being started"))
+	}
+	for _, text := range speaker.Errors {
+		e.conditions.add("speaker", "CannotDo", text)
 	}
 	return &routing.State{
 		Version: e.opt.Version, Node: e.nodeName(conf), Now: time.Now(), Started: e.started,
@@ -155,49 +162,4 @@ func degrading(s *routing.State) bool {
 		}
 	}
 	return s.Pass.Error != ""
-}
-
-// conditions are what is not as it should be, with the time it began.
-type conditions struct {
-	now   time.Time
-	since map[conditionKey]time.Time
-	list  []routing.Condition
-}
-
-type conditionKey struct{ object, reason, message string }
-
-func (c *conditions) begin(now time.Time) {
-	c.now = now
-	c.list = nil
-}
-
-func (c *conditions) add(object, reason, message string) {
-	for _, have := range c.list {
-		if have.Object == object && have.Reason == reason && have.Message == message {
-			return
-		}
-	}
-	c.list = append(c.list, routing.Condition{Object: object, Reason: reason, Message: message})
-}
-
-// end dates the conditions of the pass and logs those that came and went.
-func (c *conditions) end(log *slog.Logger) []routing.Condition {
-	since := make(map[conditionKey]time.Time, len(c.list))
-	for i := range c.list {
-		k := conditionKey{c.list[i].Object, c.list[i].Reason, c.list[i].Message}
-		at, old := c.since[k]
-		if !old {
-			at = c.now
-			log.Warn("condition", "object", k.object, "reason", k.reason, "message", k.message)
-		}
-		since[k] = at
-		c.list[i].Since = at
-	}
-	for k := range c.since {
-		if _, still := since[k]; !still {
-			log.Info("condition gone", "object", k.object, "reason", k.reason, "message", k.message)
-		}
-	}
-	c.since = since
-	return c.list
 }

@@ -21,7 +21,11 @@ func (e *Engine) Stop(policy routing.ExitPolicy) error {
 		err := e.opt.Speaker.Close(true)
 		ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 		defer cancel()
-		_, flushed := Flush(ctx, e.opt.Kernel, ownership(e.ledger.Ledger))
+		own := ownership(e.ledger.Ledger)
+		if c := e.config.Load().config; c != nil {
+			own = c.Owns(own)
+		}
+		_, flushed := Flush(ctx, e.opt.Kernel, own)
 		return errors.Join(err, flushed)
 	}
 	if e.speaking != nil {

@@ -1,0 +1,438 @@
+package engine_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+func TestPassConvergesAndRests(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		for _, node := range []string{"k8s-2", "k8s-3"} {
+			for _, f := range routing.Families {
+				r.wantPath(node, f, true, "converged")
+			}
+		}
+		r.kernel.taken()
+		r.speaker.taken()
+		dumps, _ := r.kernel.count()
+		passes := r.state().Pass.Passes
+
+		// A second pass on the same input does nothing; one that nothing calls
+		// for does not dump.
+		r.engine.Look()
+		r.wait(time.Second)
+		if got := r.kernel.taken(); len(got) > 0 {
+			t.Errorf("a second pass changed\n%s", textOf(opsOf(got)))
+		}
+		if got := r.speaker.taken(); len(got) > 0 {
+			t.Errorf("a second pass gave %d orders", len(got))
+		}
+		if now, _ := r.kernel.count(); now != dumps {
+			t.Errorf("a look dumped %d times", now-dumps)
+		}
+		if got := r.state().Pass.Passes - passes; got != 1 {
+			t.Errorf("one look made %d passes", got)
+		}
+	})
+}
+
+func TestIdleCost(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.wait(35 * time.Second) // the last hold and resync
+		passes := r.state().Pass.Passes
+		r.wait(5 * time.Minute)
+		if got := r.state().Pass.Passes - passes; got != 10 {
+			t.Errorf("5 idle minutes made %d passes, want one each 30 s", got)
+		}
+		r.kernel.taken()
+	})
+}
+
+func TestOneChangedNode(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.kernel.taken()
+		nodes := seedNodes(t)
+		nodes[1].InternalIPs[0] = routeAddr("10.46.0.22")
+		r.setNodes(nodes...)
+		r.engine.Look()
+		r.wait(100 * time.Millisecond)
+		want := "peers: replace route 10.244.2.0/24 via 10.46.0.22 dev node0 table 47 metric 2000\n"
+		if got := textOf(opsOf(r.kernel.taken())); got != want {
+			t.Errorf("ops:\n%swant:\n%s", got, want)
+		}
+	})
+}
+
+// TestStages: each stage is acknowledged before the next is sent, in one batch
+// of its own.
+func TestStages(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(seedConfig(t))
+		last := routing.StageWithdraw
+		batches := r.kernel.taken()
+		for _, b := range batches {
+			for _, op := range b {
+				if op.Stage != b[0].Stage {
+					t.Fatalf("one batch spans %s and %s", b[0].Stage, op.Stage)
+				}
+			}
+			if b[0].Stage <= last {
+				t.Errorf("%s comes after %s", b[0].Stage, last)
+			}
+			last = b[0].Stage
+		}
+		if len(batches) < 5 {
+			t.Errorf("only %d stages", len(batches))
+		}
+	})
+}
+
+func TestFailedStageStopsItsScope(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		refused := errors.New("no buffer space available")
+		r.kernel.onApply = func(ops []routing.Op) []error {
+			errs := make([]error, len(ops))
+			for i, op := range ops {
+				if op.Stage == routing.StageFence && op.Family() == routing.IPv4 {
+					errs[i] = refused
+				}
+			}
+			return errs
+		}
+		r.start(seedConfig(t))
+		for _, op := range opsOf(r.kernel.taken()) {
+			if op.Family() == routing.IPv4 && op.Table() == 47 && op.Stage > routing.StageFence {
+				t.Errorf("after the failed fence: %s: %s", op.Stage, op)
+			}
+		}
+		if !r.kernel.has(func(rt routing.Route) bool { return rt.Dst == routing.IPv6.Default() && rt.Table == 47 }) {
+			t.Error("the failure stopped the other family")
+		}
+		if !r.kernel.has(func(rt routing.Route) bool { return rt.Metric == routing.MetricGuard && rt.Family() == routing.IPv4 }) {
+			t.Error("no guard")
+		}
+		c := r.condition("kernel", "ChangeRefused")
+		if c == nil || !strings.Contains(c.Message, "add route unreachable 10.") || !strings.Contains(c.Message, refused.Error()) {
+			t.Fatalf("condition %+v", c)
+		}
+		if s := r.state(); s.Health != routing.Degraded || s.Pass.Synced || s.Pass.Error == "" || len(s.Pending) == 0 || s.Pass.Failed == 0 {
+			t.Errorf("health %s, pass %+v, pending %d", s.Health, s.Pass, len(s.Pending))
+		}
+
+		// Tried again ever more seldom, each time on a fresh picture.
+		dumps, _ := r.kernel.count()
+		passes := r.state().Pass.Passes
+		r.wait(60 * time.Second)
+		now, _ := r.kernel.count()
+		tried := int(r.state().Pass.Passes - passes)
+		if tried < 6 || tried > 30 || now-dumps < 6 || now-dumps > 14 {
+			t.Errorf("%d passes and %d dumps in a minute of failure", tried, now-dumps)
+		}
+		if later := r.condition("kernel", "ChangeRefused"); later == nil || !later.Since.Equal(c.Since) {
+			t.Errorf("the condition is dated %v, then %v", c.Since, later)
+		}
+		if got := strings.Count(r.log.String(), "reason=ChangeRefused"); got != 1 {
+			t.Errorf("the condition was logged %d times", got)
+		}
+
+		r.kernel.set(func(k *fakeKernel) { k.onApply = nil })
+		r.establish("k8s-2", "k8s-3")
+		r.wait(11 * time.Second)
+		if s := r.state(); s.Health != routing.Ready || s.Pass.Error != "" || r.condition("kernel", "") != nil {
+			t.Errorf("healed: health %s, error %q, conditions %v", s.Health, s.Pass.Error, s.Conditions)
+		}
+		if !strings.Contains(r.log.String(), "condition gone") {
+			t.Error("the end of the condition was not logged")
+		}
+	})
+}
+
+func TestEventsDump(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.kernel.taken()
+		dumps, _ := r.kernel.count()
+		r.kernel.change(func(k *routing.Kernel) { // somebody deletes a fence
+			k.Routes = slices.DeleteFunc(k.Routes, func(rt routing.Route) bool {
+				return rt.Metric == routing.MetricFence && rt.Dst.String() == "10.96.0.0/16"
+			})
+		})
+		r.wait(100 * time.Millisecond)
+		if got, want := textOf(opsOf(r.kernel.taken())), "fence: add route unreachable 10.96.0.0/16 table 47 metric 4000\n"; got != want {
+			t.Errorf("ops %q, want %q", got, want)
+		}
+		if now, _ := r.kernel.count(); now != dumps+1 {
+			t.Errorf("%d dumps for one event", now-dumps)
+		}
+	})
+}
+
+func TestFlood(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		for _, failing := range []bool{false, true} {
+			r.kernel.set(func(k *fakeKernel) {
+				if failing {
+					k.dumpErr = errors.New("dump interrupted")
+				}
+			})
+			dumps, _ := r.kernel.count()
+			passes := r.state().Pass.Passes
+			for range 10000 {
+				r.kernel.watch(true)
+				time.Sleep(100 * time.Microsecond)
+			}
+			r.wait(100 * time.Millisecond)
+			now, _ := r.kernel.count()
+			if now -= dumps; now > 25 {
+				t.Errorf("failing %v: a second of events made %d dumps", failing, now)
+			}
+			if n := r.state().Pass.Passes - passes; n > 110 {
+				t.Errorf("failing %v: a second of events made %d passes", failing, n)
+			}
+		}
+	})
+}
+
+func TestFailedDump(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.kernel.taken()
+		before := r.state()
+		r.kernel.link("ingress0", func(l *routing.Link) { l.Carrier = false })
+		r.wait(100 * time.Millisecond)
+		waiting := r.condition("class/world-pod", "")
+		if waiting == nil {
+			t.Fatal("no condition for the class of a link without carrier")
+		}
+		r.kernel.taken()
+		r.kernel.set(func(k *fakeKernel) { k.dumpErr = errors.New("dump interrupted") })
+		r.kernel.change(func(k *routing.Kernel) { k.Routes = nil })
+		r.wait(5 * time.Second)
+		if got := r.kernel.taken(); len(got) > 0 {
+			t.Errorf("changed without a picture:\n%s", textOf(opsOf(got)))
+		}
+		s := r.state()
+		if s.Health != routing.Degraded || s.Pass.Synced || !strings.Contains(s.Pass.Error, "dump interrupted") || r.condition("kernel", "DumpFailed") == nil {
+			t.Errorf("health %s, pass %+v, conditions %v", s.Health, s.Pass, s.Conditions)
+		}
+		if len(s.Kernel.Routes) == 0 || len(s.Plan.Routes) == 0 || len(s.Peers) != len(before.Peers) || len(s.Inventory.Nodes) != 3 {
+			t.Error("the last state is no longer shown")
+		}
+		if c := r.condition("class/world-pod", ""); c == nil || !c.Since.Equal(waiting.Since) {
+			t.Errorf("the class's condition was %v, now %v", waiting, c)
+		}
+		r.kernel.set(func(k *fakeKernel) { k.dumpErr = nil })
+		r.wait(11 * time.Second)
+		if r.condition("kernel", "") != nil || !r.path("k8s-2", routing.IPv4) {
+			t.Errorf("not healed: %v", r.state().Conditions)
+		}
+		if c := r.condition("class/world-pod", ""); c == nil || !c.Since.Equal(waiting.Since) {
+			t.Errorf("the class's condition was %v, now %v", waiting, c)
+		}
+	})
+}
+
+func TestIdleConfiguration(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(nil)
+		r.engine.Configure(&routing.Config{}, routing.ConfigStatus{}, nil)
+		r.wait(time.Minute)
+		if s := r.state(); s.Health != routing.IdleState || len(s.Conditions) > 0 {
+			t.Errorf("health %s, conditions %v", s.Health, s.Conditions)
+		}
+		if dumps, _ := r.kernel.count(); dumps > 0 || len(r.speaker.taken()) > 0 || len(r.kernel.taken()) > 0 {
+			t.Errorf("%d dumps, or an order", dumps)
+		}
+	})
+}
+
+func TestEmptyAfterReal(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		kernel := r.kernel.text()
+		r.kernel.taken()
+		r.speaker.taken()
+		r.engine.Configure(&routing.Config{}, routing.ConfigStatus{}, nil)
+		r.wait(time.Second)
+		if r.kernel.text() != kernel || len(r.kernel.taken()) > 0 {
+			t.Error("an empty configuration changed the kernel")
+		}
+		if orders := r.speaker.taken(); len(orders) != 1 || orders[0] != nil {
+			t.Errorf("orders %v, want the end of the speaker", orders)
+		}
+		if s := r.state(); s.Health != routing.IdleState || s.Pass.Error != "" {
+			t.Errorf("health %s, error %q", s.Health, s.Pass.Error)
+		}
+		// The same configuration again takes up what is there.
+		r.engine.Configure(seedConfig(t), routing.ConfigStatus{}, nil)
+		r.wait(time.Second)
+		if got := r.kernel.taken(); len(got) > 0 {
+			t.Errorf("taking up changed\n%s", textOf(opsOf(got)))
+		}
+	})
+}
+
+// TestMoves changes everything that says what is ours: the new is in before the
+// old goes, and nothing of the old stays.
+func TestMoves(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		before := r.kernel.text()
+		r.kernel.taken()
+		r.engine.Configure(seedConfig(t,
+			"id: 47", "id: 48",
+			"ipv6: 1000, ipv4: 1001", "ipv6: 1100, ipv4: 1101",
+			"apiVersion: netclass.dev/v1alpha1", "apiVersion: netclass.dev/v1alpha1\ndaemon: {protocol: 150}",
+		), routing.ConfigStatus{}, nil)
+		r.wait(200 * time.Millisecond)
+		ops := opsOf(r.kernel.taken())
+		added := map[routing.Family]bool{}
+		for _, op := range ops {
+			switch {
+			case op.Verb == routing.Add && op.IsRule():
+				added[op.Family()] = true
+			case op.Verb == routing.Delete && !added[op.Family()]:
+				t.Errorf("%s before the new rules are in", op)
+			}
+		}
+		after := r.kernel.text()
+		want := strings.NewReplacer("table 47", "table 48", "lookup 47", "lookup 48", "1000:", "1100:", "1001:", "1101:").Replace(before)
+		if sortedLines(after) != sortedLines(want) {
+			t.Errorf("after the move:\n%s\nwant:\n%s", sortedLines(after), sortedLines(want))
+		}
+		r.kernel.mu.Lock()
+		for _, rt := range r.kernel.picture.Routes {
+			if rt.Protocol != 150 {
+				t.Errorf("protocol %d: %s", rt.Protocol, rt)
+			}
+		}
+		r.kernel.mu.Unlock()
+		if s := r.state(); len(s.Pending) > 0 || !s.Pass.Synced {
+			t.Errorf("pending %v, synced %v", s.Pending, s.Pass.Synced)
+		}
+		r.engine.LookAndDump()
+		r.wait(time.Second)
+		if got := r.kernel.taken(); len(got) > 0 {
+			t.Errorf("afterwards:\n%s", textOf(opsOf(got)))
+		}
+
+		r.engine.Reject("config.yaml:1:1: error: nonsense")
+		r.wait(time.Second)
+		if got := r.kernel.taken(); len(got) > 0 || r.condition("config", "Rejected") == nil || r.state().Config.Config.Tables[0].ID != 48 {
+			t.Error("a rejected configuration did not leave the last good one in force")
+		}
+	})
+}
+
+// TestRunEnds: promptly, between two stages, and with nothing left behind (the
+// bubble fails when a goroutine is).
+func TestRunEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.kernel.die(hopOf("k8s-2", routing.IPv4), true)
+		r.down("k8s-2", routing.IPv4, routing.CauseConnection)
+		r.wait(time.Second) // a probe is under way
+		start := time.Now()
+		r.end()
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("Run ended after %s", took)
+		}
+	})
+	bubble(t, func(t *testing.T, r *rig) {
+		stages := 0
+		r.kernel.onApply = func([]routing.Op) []error {
+			if stages++; stages == 2 {
+				r.stop()
+			}
+			return nil
+		}
+		r.start(seedConfig(t))
+		<-r.done
+		if stages != 2 {
+			t.Errorf("%d stages, though the end came in the second", stages)
+		}
+		if strings.Contains(r.log.String(), "canceled") {
+			t.Errorf("log:\n%s", r.log)
+		}
+	})
+}
+
+// TestPublishedStatesStay keeps every published state and compares it later
+// with what it said.
+func TestPublishedStatesStay(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		type kept struct {
+			s            *routing.State
+			routes, plan []routing.Route
+			rules        []routing.Rule
+			links        map[string]int
+			peers        []string
+		}
+		var all []kept
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			var seq uint64
+			for {
+				s, err := r.engine.Wait(t.Context(), seq)
+				if err != nil {
+					return
+				}
+				if s.Sequence <= seq {
+					t.Errorf("sequence %d after %d", s.Sequence, seq)
+				}
+				seq = s.Sequence
+				k := kept{s: s, routes: slices.Clone(s.Kernel.Routes), plan: slices.Clone(s.Plan.Routes), rules: slices.Clone(s.Kernel.Rules), links: map[string]int{}}
+				for l, ps := range s.Plan.Links {
+					k.links[l] = len(ps)
+				}
+				for _, p := range s.Peers {
+					k.peers = append(k.peers, p.Session.State.String())
+				}
+				all = append(all, k)
+				if s.Config.Error == "end" {
+					return
+				}
+			}
+		}()
+		r.converge()
+		r.kernel.link("pod0", func(l *routing.Link) { l.Up, l.Carrier, l.Addrs = false, false, nil })
+		r.wait(100 * time.Millisecond)
+		r.kernel.link("pod0", func(l *routing.Link) { *l = seedLinks()[4] })
+		r.wait(100 * time.Millisecond)
+		r.setNodes(seedNodes(t)[:2]...)
+		r.engine.Look()
+		r.wait(100 * time.Millisecond)
+		r.down("k8s-2", routing.IPv6, routing.CauseCease)
+		r.wait(100 * time.Millisecond)
+		r.engine.Reject("end")
+		<-done
+		if len(all) < 6 {
+			t.Errorf("only %d states", len(all))
+		}
+		for _, k := range all {
+			links := map[string]int{}
+			for l, ps := range k.s.Plan.Links {
+				links[l] = len(ps)
+			}
+			var peers []string
+			for _, p := range k.s.Peers {
+				peers = append(peers, p.Session.State.String())
+			}
+			if !slices.Equal(k.routes, k.s.Kernel.Routes) || !slices.Equal(k.plan, k.s.Plan.Routes) || !slices.Equal(k.rules, k.s.Kernel.Rules) ||
+				!maps.Equal(links, k.links) || !slices.Equal(peers, k.peers) {
+				t.Errorf("state %d changed after it was published", k.s.Sequence)
+			}
+		}
+	})
+}
