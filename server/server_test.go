@@ -378,3 +378,18 @@ func TestNotUTF8(t *testing.T) {
 		}
 	}
 }
+
+// A fault in what shows the state does not end the daemon that keeps it.
+func TestPanicIsAnError(t *testing.T) {
+	t.Parallel()
+	st := servertest.Healthy()
+	st.Peers = append(st.Peers, routing.PeerStatus{Session: routing.Session{State: 99}})
+	st.Pending = []routing.Op{{Stage: 200}}
+	a := api(t, servertest.Start(t, servertest.NewSource(st)))
+	if _, err := a.GetPlan(t.Context(), &pb.GetPlanRequest{}); status.Code(err) != codes.Internal {
+		t.Errorf("a plan with an unknown stage: %v", err)
+	}
+	if _, err := a.ListPeers(t.Context(), &pb.ListPeersRequest{}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}

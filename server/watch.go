@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -57,6 +58,10 @@ func (v *view) watchObjects() []object {
 	return list
 }
 
+// watchPause is the least time between two looks at the state: a burst of passes
+// costs one comparison.
+const watchPause = 50 * time.Millisecond
+
 // Watch implements the service. Each client is told the difference between the
 // state it was last told and the newest one. A client that reads slowly blocks
 // in Send, skips the states of that time, and costs no memory for them.
@@ -79,6 +84,8 @@ func (s *Server) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.
 
 	st := s.source.State()
 	told := map[string]string{}
+	pause := time.NewTicker(watchPause)
+	defer pause.Stop()
 	if err := s.tell(ctx, stream, st, told); err != nil {
 		return s.watchEnd(err)
 	}
@@ -86,6 +93,11 @@ func (s *Server) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.
 		return s.watchEnd(err)
 	}
 	for {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return s.watchEnd(ctx.Err())
+		}
 		next, err := s.source.Wait(ctx, st.Sequence)
 		if err != nil {
 			return s.watchEnd(err)

@@ -59,7 +59,7 @@ func (a *app) classTable(list []*pb.Class) {
 		rows = append(rows, row(c.GetName(), a.traffic(c), c.GetLink(), number(c.GetVlan()), linkState(c.GetLinkState()),
 			number(c.GetKernelVlan()), number(c.GetMtu()), separated, state, c.GetReason()))
 	}
-	a.print(columns("NAME TRAFFIC LINK VLAN> +LINK-STATE +KERNEL-VLAN> +MTU> +SEPARATED> STATE REASON"), rows)
+	a.print(columns("NAME TRAFFIC LINK VLAN> +LINK-STATE +KERNEL-VLAN> +MTU> +SEPARATED> STATE REASON~"), rows)
 	a.footer("%s, %d ready", count(len(list), "class"), ready)
 }
 

@@ -25,21 +25,37 @@ type cell struct {
 	tone tone
 }
 
+// fit says what becomes of the last column where a terminal is too narrow.
+type fit int
+
+const (
+	whole fit = iota
+	cut       // shortened
+	wrap      // continued on the next line
+)
+
 // column is a column's header and shape.
 type column struct {
 	header string
 	right  bool // numbers
 	wide   bool // only with -o wide
+	fit    fit
 }
 
-// columns reads headers written as "NAME ID> +MTU>": a > at the end aligns to the
-// right, a + at the beginning keeps the column for -o wide.
+// columns reads headers written as "NAME ID> +MTU> REASON~": + keeps the column
+// for -o wide, > aligns to the right, ~ allows to cut and | to wrap.
 func columns(headers string) []column {
 	var list []column
 	for _, h := range strings.Fields(headers) {
-		c := column{header: h}
-		c.header, c.wide = strings.CutPrefix(c.header, "+")
-		c.header, c.right = strings.CutSuffix(c.header, ">")
+		c := column{}
+		h, c.wide = strings.CutPrefix(h, "+")
+		h, c.right = strings.CutSuffix(h, ">")
+		for suffix, f := range map[string]fit{"~": cut, "|": wrap} {
+			if rest, found := strings.CutSuffix(h, suffix); found {
+				h, c.fit = rest, f
+			}
+		}
+		c.header = h
 		list = append(list, c)
 	}
 	return list
@@ -62,8 +78,7 @@ func row(values ...any) []cell {
 	return cells
 }
 
-// print writes a table. On a terminal that is too narrow columns move together,
-// and the last one is shortened when it is text.
+// print writes a table.
 func (a *app) print(cols []column, rows [][]cell) {
 	var keep []int
 	for i, c := range cols {
@@ -85,40 +100,62 @@ func (a *app) print(cols []column, rows [][]cell) {
 		}
 	}
 	last := keep[len(keep)-1]
-	gap, room := "  ", 0
-	if a.env.Width > 0 {
-		before := 0
-		for _, i := range keep[:len(keep)-1] {
-			before += widths[i]
-		}
-		if before+2*(len(keep)-1)+widths[last] > a.env.Width {
-			gap = " "
-		}
-		room = a.env.Width - before - len(gap)*(len(keep)-1)
-	}
+	gap, room := a.squeeze(cols, keep, widths)
 	var b strings.Builder
 	for _, r := range rows {
-		for n, i := range keep {
-			if n > 0 {
-				b.WriteString(gap)
+		for _, i := range keep[:len(keep)-1] {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(r[i].text))
+			if cols[i].right {
+				b.WriteString(pad + a.paint(r[i]) + gap)
+			} else {
+				b.WriteString(a.paint(r[i]) + pad + gap)
 			}
-			c := r[i]
-			if i == last && !cols[i].right && a.format != formatWide && room >= len(cols[i].header) {
-				c.text = shorten(c.text, room)
-			}
-			pad := strings.Repeat(" ", widths[i]-min(widths[i], utf8.RuneCountInString(c.text)))
-			switch {
-			case cols[i].right:
-				b.WriteString(pad + a.paint(c))
-			case i == last:
-				b.WriteString(a.paint(c))
-			default:
-				b.WriteString(a.paint(c) + pad)
-			}
+		}
+		c := r[last]
+		switch {
+		case cols[last].right:
+			b.WriteString(strings.Repeat(" ", widths[last]-utf8.RuneCountInString(c.text)) + a.paint(c))
+		case room == 0:
+			b.WriteString(a.paint(c))
+		case cols[last].fit == cut:
+			b.WriteString(a.paint(cell{shorten(c.text, room), c.tone}))
+		default:
+			indent := "\n" + strings.Repeat(" ", a.env.Width-room)
+			b.WriteString(strings.Join(wrapped(c.text, room), indent))
 		}
 		b.WriteByte('\n')
 	}
 	a.say("%s", b.String())
+}
+
+// leastText is the room that a last column of text should have.
+const leastText = 20
+
+// squeeze decides how a table is made to fit a terminal: columns move together
+// when nothing else helps, and room, unless 0, is what the last one has to do
+// with. Elsewhere, and in the wide view, nothing is ever cut.
+func (a *app) squeeze(cols []column, keep []int, widths []int) (gap string, room int) {
+	if a.env.Width == 0 {
+		return "  ", 0
+	}
+	last := keep[len(keep)-1]
+	least := widths[last]
+	if cols[last].fit != whole {
+		least = min(least, leastText)
+	}
+	before := 0
+	for _, i := range keep[:len(keep)-1] {
+		before += widths[i]
+	}
+	gap = "  "
+	if before+len(gap)*(len(keep)-1)+least > a.env.Width {
+		gap = " "
+	}
+	room = a.env.Width - before - len(gap)*(len(keep)-1)
+	if cols[last].fit == whole || (cols[last].fit == cut && a.format == formatWide) || room >= widths[last] || room < len(cols[last].header) {
+		return gap, 0
+	}
+	return gap, room
 }
 
 // shorten cuts a text to a number of characters.
@@ -128,6 +165,24 @@ func shorten(s string, most int) string {
 	}
 	runes := []rune(s)
 	return string(runes[:max(most-1, 0)]) + "…"
+}
+
+// wrapped breaks a text into lines, at spaces where there are some.
+func wrapped(s string, width int) []string {
+	var lines []string
+	runes := []rune(s)
+	for len(runes) > width {
+		at := width
+		for i := width; i > width/2; i-- {
+			if runes[i] == ' ' {
+				at = i
+				break
+			}
+		}
+		lines = append(lines, string(runes[:at]))
+		runes = []rune(strings.TrimLeft(string(runes[at:]), " "))
+	}
+	return append(lines, string(runes))
 }
 
 // paint colours a cell on a terminal, unless NO_COLOR is set or the terminal

@@ -74,7 +74,21 @@ func marshal(m proto.Message) ([]byte, error) {
 		return nil, fmt.Errorf("print the answer: %w", err)
 	}
 	b.WriteByte('\n')
-	return b.Bytes(), nil
+	return escape(b.Bytes()), nil
+}
+
+// escape writes the characters that a terminal may obey, and that JSON lets
+// stand, as JSON's escapes: the document stays the same.
+func escape(document []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(document) {
+		if r != '\n' && clean(string(r)) == " " && r != ' ' {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
 }
 
 // line gives the protobuf JSON of a message in one line.
@@ -88,5 +102,5 @@ func line(m proto.Message) ([]byte, error) {
 		return nil, fmt.Errorf("print the answer: %w", err)
 	}
 	b.WriteByte('\n')
-	return b.Bytes(), nil
+	return escape(b.Bytes()), nil
 }

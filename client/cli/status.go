@@ -58,7 +58,7 @@ func (a *app) dashboard(s *pb.Status) {
 	for _, c := range s.GetConditions() {
 		rows = append(rows, row(c.GetObject(), cell{c.GetReason(), fair}, a.since(c.GetSince()), c.GetMessage()))
 	}
-	a.print(columns("OBJECT REASON AGE MESSAGE"), rows)
+	a.print(columns("OBJECT REASON AGE MESSAGE|"), rows)
 }
 
 func prefixed(prefix, s string) string {

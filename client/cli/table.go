@@ -75,7 +75,7 @@ func (a *app) tableTable(list []*pb.Table) {
 		r = append(r, row(held, leftover, foreign, strings.Join(t.GetFence(), ","), join("; ", append([]string{t.GetReason()}, t.GetWaiting()...)...))...)
 		rows = append(rows, r)
 	}
-	a.print(columns(cols+" +HELD> +LEFTOVER> FOREIGN> +FENCE REASON"), rows)
+	a.print(columns(cols+" +HELD> +LEFTOVER> FOREIGN> +FENCE REASON~"), rows)
 	a.footer("%s; IPV4 and IPV6 are routes installed/planned", count(len(list), "table"))
 }
 

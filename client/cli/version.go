@@ -53,7 +53,7 @@ func (a *app) versionDocument(v versions) error {
 	if err != nil {
 		return err
 	}
-	text = append(text, '\n')
+	text = append(escape(text), '\n')
 	if a.format == formatYAML {
 		if text, err = toYAML(text); err != nil {
 			return err

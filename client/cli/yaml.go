@@ -114,7 +114,7 @@ func scalar(token json.Token) string {
 		if err != nil {
 			return `""`
 		}
-		return string(quoted)
+		return string(escape(quoted))
 	default:
 		return fmt.Sprint(v)
 	}

@@ -1,0 +1,372 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+
+	"netclass.dev/client/cli"
+	"netclass.dev/routing"
+	"netclass.dev/server"
+	"netclass.dev/server/servertest"
+	"netclass.dev/test/need"
+)
+
+// childEnv makes the test binary be netclassctl.
+const childEnv = "NETCLASS_TEST_NETCLASSCTL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(cli.Main(os.Args[1:], cli.System()))
+	}
+	os.Exit(m.Run())
+}
+
+// hung is a socket whose owner accepts and says nothing.
+func hung(t *testing.T) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "hung.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = conn.Close() }()
+		}
+	}()
+	return socket
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	socket := hung(t)
+	nowhere := filepath.Join(t.TempDir(), "nobody.sock")
+	stale := filepath.Join(t.TempDir(), "stale.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	for name, c := range map[string]struct {
+		args string
+		code int
+		want string
+	}{
+		"hung daemon":       {"--timeout 200ms --socket " + socket + " status", 5, "netclassctl: no answer from netclassd at " + socket + " within 200ms\n"},
+		"hung daemon, list": {"--timeout 200ms --socket " + socket + " peers", 5, "netclassctl: no answer from netclassd at " + socket + " within 200ms\n"},
+		"hung watch":        {"--timeout 200ms --no-headers --socket " + socket + " watch", 5, "netclassctl: no answer from netclassd at " + socket + " within 200ms\n"},
+		"no socket":         {"--socket " + nowhere + " table pods", 1, "netclassctl: cannot reach netclassd at " + nowhere + ": no such file or directory (is it running? --socket)\n"},
+		"no socket, watch":  {"--no-headers --socket " + nowhere + " watch", 1, "netclassctl: cannot reach netclassd at " + nowhere + ": no such file or directory (is it running? --socket)\n"},
+		"stale socket":      {"--socket " + stale + " reload", 1, "netclassctl: cannot reach netclassd at " + stale + ": connection refused (is it running? --socket)\n"},
+	} {
+		out, errs, code := run(0, strings.Fields(c.args)...)
+		if code != c.code || errs != c.want || out != "" {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q; want %d, %q", name, code, out, errs, c.code, c.want)
+		}
+	}
+	out, _, code := run(0, "--socket", nowhere, "version")
+	if code != 0 || !strings.Contains(out, "netclassctl  ") || !strings.Contains(out, "cannot reach netclassd") {
+		t.Errorf("version without a daemon: exit %d, %q", code, out)
+	}
+	if out, _, code := run(0); code != 0 || !strings.Contains(out, "netclassctl") {
+		t.Errorf("no arguments: exit %d, %q", code, out)
+	}
+	if out, _, code := run(0, "completion", "bash"); code != 0 || !strings.Contains(out, "__netclassctl") {
+		t.Errorf("completion: exit %d, %d bytes", code, len(out))
+	}
+}
+
+// Who may not use the socket is told which group may.
+func TestPermissionNamesTheGroup(t *testing.T) {
+	need.Root(t)
+	dir, err := os.MkdirTemp("", "netclass-cli-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "run", "n.sock")
+	l, err := server.Listen(socket, "adm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- server.New(server.Config{Source: servertest.NewSource(servertest.Healthy()), Readers: "adm", Admins: "staff"}).Serve(ctx, l)
+	}()
+	defer func() { cancel(); <-served }()
+	const adm = 4 // in Debian's and everybody's /etc/group
+	for name, c := range map[string]struct {
+		groups []uint32
+		args   string
+		want   string
+	}{
+		"stranger":            {nil, "status", "permission denied (be root or a member of the group \"adm\")"},
+		"reader who changes":  {[]uint32{adm}, "reload", "to change netclassd you must be root or a member of the group \"staff\"; you are uid 65534"},
+		"reader who validate": {[]uint32{adm}, "reload --validate-only", "a member of the group \"staff\""},
+	} {
+		child := exec.Command("/proc/self/exe", append([]string{"--socket", socket}, strings.Fields(c.args)...)...)
+		child.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
+		child.Dir = "/"
+		child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, Groups: c.groups}}
+		var stderr bytes.Buffer
+		child.Stderr = &stderr
+		_ = child.Run()
+		if code := child.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), c.want) || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%s: exit %d, %q", name, code, stderr.String())
+		}
+	}
+}
+
+// The JSON that netclassctl prints is what grpcurl prints.
+func TestSameAsGrpcurl(t *testing.T) {
+	program := os.Getenv("NETCLASS_GRPCURL")
+	if program == "" {
+		program = "grpcurl"
+	}
+	program = need.Program(t, program)
+	socket := servertest.Start(t, servertest.NewSource(servertest.Faulty()))
+	for _, c := range []struct{ command, method, request string }{
+		{"status", "GetStatus", "{}"},
+		{"classes", "ListClasses", "{}"},
+		{"classes pod-pod", "GetClass", `{"name": "pod-pod"}`},
+		{"table", "ListTables", "{}"},
+		{"table pods", "ShowTable", `{"table": "pods"}`},
+		{"rules -6", "ListRules", `{"family": "FAMILY_IPV6"}`},
+		{"peers", "ListPeers", "{}"},
+		{"peers k8s-2", "ListPeers", `{"peer": "k8s-2", "view": "PEER_VIEW_FULL"}`},
+		{"nodes", "ListNodes", "{}"},
+		{"plan", "GetPlan", "{}"},
+	} {
+		want, err := exec.Command(program, "-unix", "-plaintext", "-d", c.request, socket, "netclass.v1.NetClassService/"+c.method).CombinedOutput()
+		if err != nil {
+			t.Fatalf("grpcurl %s: %v: %s", c.method, err, want)
+		}
+		got, errs, _ := run(0, append([]string{"--socket", socket, "-o", "json"}, strings.Fields(c.command)...)...)
+		if got != string(want) {
+			t.Errorf("%s (stderr %q) differs from grpcurl:\n%s", c.command, errs, cmp.Diff(string(want), got))
+		}
+	}
+	list, err := exec.Command(program, "-unix", "-plaintext", socket, "list").CombinedOutput()
+	if err != nil || !strings.Contains(string(list), "netclass.v1.NetClassService") {
+		t.Errorf("grpcurl list: %v: %s", err, list)
+	}
+}
+
+// What -o yaml prints says the same as -o json.
+func TestYAMLSaysWhatJSONSays(t *testing.T) {
+	t.Parallel()
+	st := servertest.Faulty()
+	for _, name := range []string{"true", "null", "~", "- x", "a: b", "#c", " lead", "trail ", "1e3", "0x10", "1:30", "", "é", "a\nb", "\"q\"", "a'b", "no", "-", "?", "{}", "2026-03-01", ".5", "a #b", "a:"} {
+		st.Conditions = append(st.Conditions, routing.Condition{Object: name, Reason: "R", Message: name})
+	}
+	socket := servertest.Start(t, servertest.NewSource(st))
+	for _, command := range []string{"status", "classes", "table", "table pods", "rules", "peers k8s-2", "nodes", "plan", "version", "reload"} {
+		args := append([]string{"--socket", socket}, strings.Fields(command)...)
+		asJSON, _, _ := run(0, append(args, "-o", "json")...)
+		asYAML, _, _ := run(0, append(args, "-o", "yaml")...)
+		var want, got any
+		if err := json.Unmarshal([]byte(asJSON), &want); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		if err := yaml.Unmarshal([]byte(asYAML), &got); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, asYAML)
+		}
+		again, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(again, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-json +yaml):\n%s", command, diff)
+		}
+	}
+}
+
+// The tab key completes names from the daemon, and does not wait for a hung one.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	socket := servertest.Start(t, servertest.NewSource(servertest.Healthy()))
+	for command, want := range map[string]string{
+		"classes": "ceph-replication\npod-pod\nworld-pod\nnode-node\nworld-node\n",
+		"table":   "pods\nmain\n",
+		"peers":   "k8s-2\nk8s-3\nudm\n",
+	} {
+		out, _, code := run(0, "__complete", "--socket", socket, command, "")
+		if code != 0 || !strings.HasPrefix(out, want) {
+			t.Errorf("%s: exit %d, %q", command, code, out)
+		}
+		if out, _, _ := run(0, "__complete", "--socket", socket, command, "x", ""); out != ":4\n" {
+			t.Errorf("a second name for %s: %q", command, out)
+		}
+	}
+	if out, _, _ := run(0, "__complete", "-o", ""); !strings.HasPrefix(out, "table\nwide\njson\nyaml\n") {
+		t.Errorf("-o: %q", out)
+	}
+	begin := time.Now()
+	out, _, code := run(0, "__complete", "--socket", hung(t), "classes", "")
+	if took := time.Since(begin); code != 0 || out != ":4\n" || took > 3*time.Second {
+		t.Errorf("hung: exit %d, %q after %v", code, out, took)
+	}
+}
+
+// Texts from peers and files cannot move the cursor or add lines.
+func TestControlCharacters(t *testing.T) {
+	t.Parallel()
+	st := servertest.Faulty()
+	evil := "\x1b]0;owned\x07\x1b[2J\r\nroot# \u202e\u2028\u009b31m"
+	st.Peers[0].Session.Detail, st.Peers[0].Reason = evil, evil
+	st.Peers[0].Refused[0].Reason = evil
+	st.Conditions[0].Message, st.Conditions[0].Object = evil, evil
+	st.Plan.Classes[0].Reason, st.Plan.Tables[0].Reason = evil, evil
+	st.Plan.Hold, st.Config.Error, st.Inventory.Source, st.Speaker.LastExit, st.Node = evil, evil, evil, evil, evil
+	st.Pending[0].Route.Link = evil
+	st.Kernel.Rules[0].Extra = evil
+	source := servertest.NewSource(st)
+	source.OnReload = func(context.Context, bool) error {
+		return &routing.Invalid{Problems: []routing.Problem{{File: evil, Message: evil}}}
+	}
+	socket := servertest.Start(t, source)
+	for _, command := range []string{"status", "classes", "classes ceph-replication", "table", "table pods", "rules", "peers", "peers k8s-2", "nodes", "plan", "version", "reload", "classes " + "\x1b[2J"} {
+		for _, format := range []string{"table", "wide", "json", "yaml"} {
+			out, errs, _ := run(0, append([]string{"--socket", socket, "-o", format}, strings.Fields(command)...)...)
+			if i := strings.IndexAny(out+errs, "\x1b\x07\r\u009b\u202e\u2028"); i >= 0 {
+				t.Errorf("%s -o %s lets %q through", command, format, (out + errs)[i:i+3])
+			}
+			if strings.Contains(out+errs, "\nroot#") {
+				t.Errorf("%s -o %s adds a line", command, format)
+			}
+		}
+	}
+}
+
+func TestColourOnlyOnATerminal(t *testing.T) {
+	t.Parallel()
+	socket := servertest.Start(t, servertest.NewSource(servertest.Faulty()))
+	for _, c := range []struct {
+		width  int
+		env    map[string]string
+		colour bool
+	}{{0, nil, false}, {80, nil, true}, {80, map[string]string{"NO_COLOR": "1"}, false}, {80, map[string]string{"TERM": "dumb"}, false}} {
+		var out bytes.Buffer
+		cli.Main([]string{"--socket", socket, "peers"}, cli.Env{Out: &out, Err: io.Discard, Width: c.width, Now: time.Now, Getenv: func(n string) string { return c.env[n] }})
+		if got := strings.Contains(out.String(), "\x1b["); got != c.colour {
+			t.Errorf("width %d, %v: coloured %v", c.width, c.env, got)
+		}
+	}
+}
+
+func TestSocketFromEnvironment(t *testing.T) {
+	t.Parallel()
+	socket := servertest.Start(t, servertest.NewSource(servertest.Healthy()))
+	var out bytes.Buffer
+	code := cli.Main([]string{"nodes"}, cli.Env{Out: &out, Err: io.Discard, Now: time.Now, Getenv: func(name string) string {
+		return map[string]string{"NETCLASSD_SOCKET": socket}[name]
+	}})
+	if code != 0 || !strings.Contains(out.String(), "k8s-3") {
+		t.Errorf("exit %d: %s", code, out.String())
+	}
+}
+
+// A watch as a process of its own: snapshot, change, interrupt, and the daemon's
+// end.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"interrupt", "stop"} {
+		source := servertest.NewSource(servertest.Healthy())
+		socket := filepath.Join(t.TempDir(), "n.sock")
+		l, err := server.Listen(socket, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		served := make(chan error, 1)
+		go func() { served <- server.New(server.Config{Source: source}).Serve(ctx, l) }()
+
+		child := exec.Command("/proc/self/exe", "--socket", socket, "watch", "-o", "json", "--timeout", "1s")
+		child.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
+		var stderr bytes.Buffer
+		child.Stderr = &stderr
+		pipe, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(pipe)
+		until := func(part string) string {
+			t.Helper()
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), part) {
+					return lines.Text()
+				}
+			}
+			t.Fatalf("no line has %q; stderr %q", part, stderr.String())
+			return ""
+		}
+		until(`"synced":{}`)
+		time.Sleep(1200 * time.Millisecond) // the timeout does not end it
+		source.Publish(func(st *routing.State) {
+			st.Conditions = []routing.Condition{{Object: "kernel", Reason: "ApplyFailed", Message: "m", Since: servertest.Now}}
+		})
+		want := `{"sequence":"5213","time":"2026-03-01T12:00:00Z","upsert":{"name":"conditions/kernel/ApplyFailed","condition":{"object":"kernel","reason":"ApplyFailed","message":"m","since":"2026-03-01T12:00:00Z"}}}`
+		if got := until("upsert"); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		code, message := 0, ""
+		if end == "interrupt" {
+			_ = child.Process.Signal(os.Interrupt)
+		} else {
+			cancel()
+			<-served
+			code, message = 1, "netclassctl: netclassd is stopping\n"
+		}
+		_ = child.Wait()
+		if got := child.ProcessState.ExitCode(); got != code || stderr.String() != message {
+			t.Errorf("%s: exit %d, %q", end, got, stderr.String())
+		}
+		if end == "interrupt" {
+			cancel()
+			<-served
+		}
+	}
+}
+
+func TestLargeTable(t *testing.T) {
+	t.Parallel()
+	socket := servertest.Start(t, servertest.NewSource(servertest.Large(50000)))
+	begin := time.Now()
+	out, errs, code := run(0, "--socket", socket, "table", "pods", "--no-headers", "--timeout", "30s")
+	if n := strings.Count(out, "\n"); code != 0 || n != 50034 {
+		t.Errorf("exit %d, %d lines, %s", code, n, errs)
+	}
+	t.Log(fmt.Sprint("50,034 routes in ", time.Since(begin)))
+}
