@@ -35,7 +35,7 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		e.stats.Ops, e.stats.Synced = 0, false
 		e.failures++
 		e.republish(conf, err)
-		return e.retry(cfg)
+		return e.backoff()
 	}
 
 	in := e.inputs(ctx, conf)
@@ -48,13 +48,17 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	e.announce(ctx, p)
+	if e.firstOrderWaits(cfg) <= 0 {
+		e.announce(ctx, p)
+	}
 	pending := ops
 	if len(ops) > 0 {
 		pending = plan.Diff(p, e.kernel)
 	}
 
-	e.sessions.want(p.Speak, time.Now())
+	if e.sessions.want(p.Speak, time.Now()) {
+		e.Look()
+	}
 	e.stats.Ops = len(ops)
 	e.stats.Synced = p.Hold == "" && len(pending) == 0 && e.sessions.synced()
 	if failed {
@@ -73,12 +77,20 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 func (e *Engine) retry(cfg *routing.Config) time.Duration {
 	next := time.Until(e.dumpedAt.Add(cfg.Daemon.Resync))
 	if e.failures > 0 {
-		next = min(retryMin<<min(e.failures-1, 10), retryMax)
+		next = e.backoff()
 	}
 	if due, ok := e.sessions.due(); ok {
 		next = min(next, time.Until(due))
 	}
+	if wait := e.firstOrderWaits(cfg); wait > 0 {
+		next = min(next, wait)
+	}
 	return max(next, settle)
+}
+
+// backoff is the time to the next try after failures in a row.
+func (e *Engine) backoff() time.Duration {
+	return min(retryMin<<min(e.failures-1, 10), retryMax)
 }
 
 // look makes sure that the picture of the kernel can be trusted.
@@ -150,6 +162,16 @@ func (e *Engine) withdraw(ctx context.Context, p *routing.Plan, ops []routing.Op
 	less := *e.speaking
 	less.Announce = still
 	e.order(ctx, &less, withdrawTime)
+}
+
+// firstOrderWaits is how long the first order still waits for the nodes. It
+// alone tells the peers that we have restarted and kept our routes, so that it
+// has to name them; once their restart time is over it makes no difference.
+func (e *Engine) firstOrderWaits(cfg *routing.Config) time.Duration {
+	if e.spoke || !e.ledger.adopted || e.inventory.Synced || cfg.BGP == nil {
+		return 0
+	}
+	return cfg.BGP.GracefulRestart - time.Since(e.started)
 }
 
 // announce gives the speaker the whole order, with every announcement whose

@@ -242,6 +242,26 @@ func TestFailedDump(t *testing.T) {
 	})
 }
 
+// TestFailedDumpInHold: what runs out meanwhile does not make it try more often.
+func TestFailedDumpInHold(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.down("k8s-2", v4, routing.CauseConnection)
+		r.wait(time.Second)
+		r.kernel.set(func(k *fakeKernel) { k.dumpErr = errors.New("dump interrupted") })
+		r.engine.LookAndDump()
+		r.wait(30 * time.Second)
+		dumps, _ := r.kernel.count()
+		r.wait(time.Minute)
+		if now, _ := r.kernel.count(); now-dumps > 7 {
+			t.Errorf("%d dumps in a minute", now-dumps)
+		}
+		r.kernel.set(func(k *fakeKernel) { k.dumpErr = nil })
+		r.wait(11 * time.Second)
+		r.wantPath("k8s-2", v4, false, "after the hold")
+	})
+}
+
 func TestIdleConfiguration(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start(nil)

@@ -62,8 +62,9 @@ func (s *session) holdTime() time.Duration {
 	return s.neighbor.RestartTime
 }
 
-// want takes the sessions of the newest plan.
-func (ss *sessions) want(s *routing.Speak, now time.Time) {
+// want takes the sessions of the newest plan, and reports whether there are new
+// ones.
+func (ss *sessions) want(s *routing.Speak, now time.Time) (grown bool) {
 	wanted := make(map[routing.SessionKey]bool)
 	if s != nil {
 		for _, n := range s.Neighbors {
@@ -77,6 +78,7 @@ func (ss *sessions) want(s *routing.Speak, now time.Time) {
 				old.stopVigil()
 			}
 			ss.of[n.Key] = newSession(n, now)
+			grown = true
 		}
 	}
 	for key, s := range ss.of {
@@ -85,6 +87,7 @@ func (ss *sessions) want(s *routing.Speak, now time.Time) {
 			delete(ss.of, key)
 		}
 	}
+	return grown
 }
 
 // update takes what the speaker says now and returns what the planner may build

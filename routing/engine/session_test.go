@@ -331,3 +331,53 @@ func TestRemovedNode(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstOrderNamesPeers: only a speaker's first order says that we have
+// restarted, so that it waits for the nodes, but not for ever.
+func TestFirstOrderNamesPeers(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, time.Minute} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.converge()
+			r.end()
+			r.speaker = &fakeSpeaker{}
+			r.make()
+			r.nodes.Store(&routing.Inventory{Source: "nodes file nodes.yaml", Stale: "not read yet"})
+			r.start(seedConfig(t))
+			r.wait(after)
+			early := r.speaker.taken()
+			if late := after > 10*time.Second; len(early) > 0 != late {
+				t.Errorf("%s after the start: %d orders", after, len(early))
+			} else if !late {
+				r.setNodes(seedNodes(t)...)
+				r.engine.Look()
+				r.wait(time.Second)
+				if o := r.speaker.taken(); len(o) != 1 || !o[0].Restarting || len(o[0].Neighbors) != 6 {
+					t.Errorf("orders %+v", o)
+				}
+			}
+			r.wantPath("k8s-2", v4, true, "kept")
+		})
+	}
+}
+
+// TestNewPeerIsNotHeld: nothing is held of a peer that never said anything.
+func TestNewPeerIsNotHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(seedConfig(t))
+		if p := r.peer("k8s-2", v4); p.Held || !p.HeldTill.IsZero() {
+			t.Errorf("held: %+v", p)
+		}
+	})
+}
+
+// TestRestartOff: with graceful restart off nothing is taken up at the start.
+func TestRestartOff(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.end()
+		r.speaker = &fakeSpeaker{}
+		r.make()
+		r.start(seedConfig(t, "asn: 64512", "asn: 64512\n  gracefulRestart: {restartTime: 0s}"))
+		r.wantPath("k8s-2", v4, false, "after the start")
+	})
+}

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -114,6 +115,12 @@ func (e *Engine) show(s *routing.State) {
 // peers joins what the planner says of each session with what the speaker says.
 func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 	peers := slices.Clone(p.Peers)
+	adopted := make(map[netip.Addr]bool)
+	for i := range p.Routes {
+		if r := &p.Routes[i]; r.Metric == routing.MetricPath && r.Via.IsValid() && r.Dst.Bits() > 0 {
+			adopted[r.Via] = true
+		}
+	}
 	for i := range peers {
 		s := e.sessions.of[peers[i].Neighbor.Key]
 		if s == nil {
@@ -121,7 +128,7 @@ func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 		}
 		peers[i].Session = s.lastSeen
 		peers[i].Session.Paths = nil
-		if s.held && !s.up {
+		if s.held && (len(s.paths) > 0 || adopted[s.neighbor.Remote]) {
 			peers[i].Held, peers[i].HeldTill = true, s.until
 		}
 	}
