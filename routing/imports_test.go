@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"proto/netclass/v1":           {},
 	"proto/netclass/speaker/v1":   {"routing"},
 	"server":                      {"routing", "proto/netclass/v1"},
+	"server/servertest":           {"routing", "server"}, // for tests only
 	"client":                      {"proto/netclass/v1"},
 	"client/cli":                  {"client", "proto/netclass/v1", "version"},
 	"version":                     {},

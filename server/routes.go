@@ -69,7 +69,7 @@ func (v *view) routeRows() map[routing.TableID][]routeRow {
 			found[have.Key()] = have
 			continue
 		}
-		rows[have.Table] = append(rows[have.Table], routeRow{have: have, state: v.unwanted(v.oursRoute(have))})
+		rows[have.Table] = append(rows[have.Table], routeRow{have: have, state: v.unwanted(v.plan.Own.HasRoute(have))})
 	}
 	for i := range v.plan.Routes {
 		want := &v.plan.Routes[i]
@@ -106,10 +106,6 @@ func (v *view) wantedState(r routeRow) pb.ObjectState {
 		return pb.ObjectState_OBJECT_STATE_HELD
 	}
 	return pb.ObjectState_OBJECT_STATE_INSTALLED
-}
-
-func (v *view) oursRoute(r *routing.Route) bool {
-	return v.ours.protocols[r.Protocol] && v.ours.tables[r.Table]
 }
 
 // kind says what a route of ours is for. Metrics tell most of it: they are
@@ -150,7 +146,7 @@ func (v *view) routeMessage(r *routing.Route) *pb.Route {
 func (v *view) rowMessage(row routeRow) *pb.Route {
 	m := v.routeMessage(row.route())
 	m.InPlan, m.InKernel, m.State = row.want != nil, row.have != nil, row.state
-	if m.Ours = m.InPlan || v.oursRoute(row.have); m.Ours {
+	if m.Ours = m.InPlan || v.plan.Own.HasRoute(row.have); m.Ours {
 		m.Kind = v.kind(row.route())
 	}
 	if m.Kind == pb.RouteKind_ROUTE_KIND_CLASS_PATH || m.Kind == pb.RouteKind_ROUTE_KIND_FALLBACK {

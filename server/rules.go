@@ -31,7 +31,7 @@ func (v *view) ruleRows() []ruleRow {
 		r := &v.kernel.Rules[i]
 		row := ruleRow{rule: r, inPlan: wanted[*r], inKernel: true, state: pb.ObjectState_OBJECT_STATE_INSTALLED}
 		if !row.inPlan {
-			row.state = v.unwanted(v.oursRule(r))
+			row.state = v.unwanted(v.plan.Own.HasRule(r))
 		}
 		wanted[*r] = false // a second one of the kind is too many
 		rows = append(rows, row)
@@ -58,10 +58,6 @@ func (r ruleRow) key() string {
 	return string(binary.BigEndian.AppendUint32(b, r.place))
 }
 
-func (v *view) oursRule(r *routing.Rule) bool {
-	return v.ours.protocols[r.Protocol] && v.ours.priorities[r.Priority]
-}
-
 // ruleMessage describes a rule without saying whether it is wanted.
 func (v *view) ruleMessage(r *routing.Rule) *pb.Rule {
 	m := &pb.Rule{
@@ -85,7 +81,7 @@ func (v *view) ruleMessage(r *routing.Rule) *pb.Rule {
 func (v *view) ruleRowMessage(row ruleRow) *pb.Rule {
 	m := v.ruleMessage(row.rule)
 	m.InPlan, m.InKernel, m.State = row.inPlan, row.inKernel, row.state
-	if m.Ours = row.inPlan || v.oursRule(row.rule); m.Ours {
+	if m.Ours = row.inPlan || v.plan.Own.HasRule(row.rule); m.Ours {
 		m.Kind = ruleKind(row.rule)
 	}
 	return m

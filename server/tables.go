@@ -33,7 +33,7 @@ func (v *view) tableIDs() []routing.TableID {
 		ids = append(ids, t.ID)
 	}
 	for id, rows := range v.rows() {
-		ours := func(r routeRow) bool { return r.want != nil || v.oursRoute(r.have) }
+		ours := func(r routeRow) bool { return r.want != nil || v.plan.Own.HasRoute(r.have) }
 		if !slices.Contains(ids, id) && slices.ContainsFunc(rows, ours) {
 			more = append(more, id)
 		}

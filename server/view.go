@@ -22,17 +22,9 @@ type view struct {
 	peerOf  map[netip.Prefix]string // whose pod CIDR a prefix is
 	held    map[netip.Prefix]bool   // prefixes of sessions that are held
 	links   map[string]*routing.Link
-	ours    ownership
 	rows    func() map[routing.TableID][]routeRow
 	rules   func() []ruleRow
 	objects func() []object
-}
-
-// ownership is routing.Ownership for look-up.
-type ownership struct {
-	protocols  map[routing.Protocol]bool
-	tables     map[routing.TableID]bool
-	priorities map[uint32]bool
 }
 
 func newView(st *routing.State) *view {
@@ -87,15 +79,6 @@ func (v *view) index() {
 	for i := range v.kernel.Links {
 		v.links[v.kernel.Links[i].Name] = &v.kernel.Links[i]
 	}
-	v.ours = ownership{set(v.plan.Own.Protocols), set(v.plan.Own.Tables), set(v.plan.Own.Priorities)}
-}
-
-func set[T comparable](values []T) map[T]bool {
-	m := make(map[T]bool, len(values))
-	for _, value := range values {
-		m[value] = true
-	}
-	return m
 }
 
 // linkUsable reports whether packets can leave by the link.

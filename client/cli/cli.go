@@ -57,7 +57,7 @@ func Main(args []string, env Env) int {
 	defer stop()
 	a := &app{env: env}
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	err := root.ExecuteContext(ctx)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,6 +46,7 @@ func (a *app) dashboard(s *pb.Status) {
 		{"Inventory", inventoryLine(s.GetInventory())},
 		{"Kernel", a.kernelLine(s.GetPass())},
 		{"Speaker", a.speakerLine(s.GetSpeaker())},
+		{"", cell{strings.Join(s.GetSpeaker().GetErrors(), "; "), bad}},
 		{"Sessions", sessionsLine(s)},
 		{"Classes", partLine(s.GetClassesReady(), s.GetClasses(), "ready")},
 		{"Tables", partLine(s.GetTablesReady(), s.GetTables(), "ready")},

@@ -46,6 +46,7 @@ func Faulty() *routing.State {
 	st.Inventory.Stale = "read /etc/netclassd/nodes.yaml: line 7: bad prefix"
 	st.Pass.Failed, st.Pass.Error, st.Pass.Synced = 1, "add route 10.244.3.0/24 via 10.48.0.3 dev pod0: network is unreachable", false
 	st.Speaker.Restarts, st.Speaker.LastExit = 1, "signal: killed"
+	st.Speaker.Errors = []string{"listen 10.48.0.1:179: address already in use"}
 
 	missing := netip.MustParsePrefix("10.244.3.0/24")
 	st.Kernel.Routes = slices.DeleteFunc(st.Kernel.Routes, func(r routing.Route) bool {

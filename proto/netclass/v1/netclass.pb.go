@@ -1251,7 +1251,10 @@ type SpeakerStatus struct {
 	Since    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	Restarts uint64                 `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	// How it last ended; empty: it never did.
-	LastExit      string `protobuf:"bytes,5,opt,name=last_exit,json=lastExit,proto3" json:"last_exit,omitempty"`
+	LastExit string `protobuf:"bytes,5,opt,name=last_exit,json=lastExit,proto3" json:"last_exit,omitempty"`
+	// What it cannot do at the moment, for people:
+	// "listen 10.48.0.1:179: address already in use".
+	Errors        []string `protobuf:"bytes,6,rep,name=errors,proto3" json:"errors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1319,6 +1322,13 @@ func (x *SpeakerStatus) GetLastExit() string {
 		return x.LastExit
 	}
 	return ""
+}
+
+func (x *SpeakerStatus) GetErrors() []string {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
 }
 
 // Status is how the daemon stands as a whole.
@@ -4442,13 +4452,14 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x06synced\x18\t \x01(\bR\x06synced\x12\x18\n" +
 	"\apending\x18\n" +
 	" \x01(\rR\apending\x12\x12\n" +
-	"\x04hold\x18\v \x01(\tR\x04hold\"\xa4\x01\n" +
+	"\x04hold\x18\v \x01(\tR\x04hold\"\xbc\x01\n" +
 	"\rSpeakerStatus\x12\x16\n" +
 	"\x06wanted\x18\x01 \x01(\bR\x06wanted\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\brestarts\x18\x04 \x01(\x04R\brestarts\x12\x1b\n" +
-	"\tlast_exit\x18\x05 \x01(\tR\blastExit\"\xad\x04\n" +
+	"\tlast_exit\x18\x05 \x01(\tR\blastExit\x12\x16\n" +
+	"\x06errors\x18\x06 \x03(\tR\x06errors\"\xad\x04\n" +
 	"\x06Status\x12+\n" +
 	"\x06daemon\x18\x01 \x01(\v2\x13.netclass.v1.DaemonR\x06daemon\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.netclass.v1.ConfigStatusR\x06config\x12:\n" +
