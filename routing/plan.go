@@ -153,6 +153,13 @@ func (o Op) Table() TableID {
 	return o.Route.Table
 }
 
+// Throws reports whether the op puts in a route that leaves packets to main.
+// Where a guard of main has failed it must not be carried out: what the fence
+// stopped until then would go on to main's default.
+func (o Op) Throws() bool {
+	return !o.IsRule() && o.Verb != Delete && o.Route.Type == Throw
+}
+
 func (o Op) String() string {
 	if o.IsRule() {
 		return o.Verb.String() + " rule " + o.Rule.String()

@@ -62,7 +62,7 @@ func (c *chaos) step() {
 		case 8:
 			c.meddle()
 		case 9:
-			c.restart()
+			c.restarted()
 		}
 	}
 	c.kernelFollows()
@@ -270,14 +270,6 @@ func (c *chaos) meddle() {
 				}
 			}
 		}
-	}
-}
-
-// restart forgets what only a running daemon knows.
-func (c *chaos) restart() {
-	c.Speaking = nil
-	for i := range c.Peerings {
-		c.Peerings[i] = routing.Peering{Key: c.Peerings[i].Key}
 	}
 }
 

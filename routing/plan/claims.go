@@ -39,7 +39,10 @@ func (m *maker) settleClaims() claims {
 		}
 	}
 	slices.SortFunc(cs.sorted, func(a, b claim) int {
-		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), a.prefix.Bits()-b.prefix.Bits(), a.node-b.node)
+		if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
+			return c
+		}
+		return cmp.Or(a.prefix.Bits()-b.prefix.Bits(), a.node-b.node)
 	})
 	for start := 0; start < len(cs.sorted); {
 		end, contested := cs.group(start)

@@ -72,6 +72,14 @@ func (w *world) remember(p *routing.Plan) {
 	w.Speaking = p.Speak
 }
 
+// restarted forgets what only a running daemon knows.
+func (w *world) restarted() {
+	w.Speaking = nil
+	for i := range w.Peerings {
+		w.Peerings[i] = routing.Peering{Key: w.Peerings[i].Key}
+	}
+}
+
 func (w *world) link(name string) *routing.Link { return w.Kernel.Link(name) }
 
 func (w *world) node(name string) *routing.Node { return w.Inventory.Node(name) }

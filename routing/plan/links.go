@@ -21,7 +21,7 @@ func (m *maker) usable(name string, f routing.Family) (ok bool, why string) {
 	case !l.Carrier:
 		return false, "link " + name + " has no carrier"
 	}
-	state := "has no " + f.String() + " address"
+	state := ""
 	for _, a := range l.Addrs {
 		if routing.FamilyOf(a.Prefix.Addr()) != f || a.Prefix.Addr().IsLinkLocalUnicast() {
 			continue
@@ -34,6 +34,9 @@ func (m *maker) usable(name string, f routing.Family) (ok bool, why string) {
 		default:
 			return true, ""
 		}
+	}
+	if state == "" {
+		state = "has no " + f.String() + " address"
 	}
 	return false, "link " + name + " " + state
 }
@@ -62,7 +65,7 @@ func (m *maker) onLink(name string, a netip.Addr) bool {
 		return false
 	}
 	for _, la := range l.Addrs {
-		if la.Usable() && la.Prefix.Masked().Contains(a) {
+		if la.Usable() && la.Prefix.Contains(a) {
 			return true
 		}
 	}
@@ -198,7 +201,7 @@ func (m *maker) findAddress(n *routing.Node, link string, f routing.Family) (net
 // lastGood returns the address on a link that a node was last known by: what the
 // speaker was told of it, or the next hop that the kernel has for its pods.
 func (m *maker) lastGood(n *routing.Node, link string, f routing.Family) netip.Addr {
-	if nb := m.spoken[routing.SessionKey{Peer: n.Name, Family: f}]; nb != nil && nb.Link == link && !nb.Upstream {
+	if nb := m.spoken(routing.SessionKey{Peer: n.Name, Family: f}); nb != nil && nb.Link == link && !nb.Upstream {
 		return nb.Remote
 	}
 	for _, dst := range n.PodCIDRs {

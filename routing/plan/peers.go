@@ -80,7 +80,7 @@ func (m *maker) pathTo(t *routing.Table, p *routing.Peers, node int, dst netip.P
 		wait("path to "+dst.String(), why)
 		return false
 	}
-	return m.classPath(t, p, node, dst, hop)
+	return m.add(classPath(t, p, dst, hop))
 }
 
 // pathProblem says why a class path cannot use a next hop; "" when it can.
@@ -91,27 +91,21 @@ func (m *maker) pathProblem(p *routing.Peers, hop netip.Addr) string {
 	return m.hopProblem(p.Link, hop)
 }
 
-// classPath plans one class path. There is never more than one of a prefix.
-func (m *maker) classPath(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, hop netip.Addr) bool {
-	r := routing.Route{
+// classPath returns the class path of a CIDR.
+func classPath(t *routing.Table, p *routing.Peers, dst netip.Prefix, hop netip.Addr) routing.Route {
+	return routing.Route{
 		Table: t.ID, Dst: dst, Metric: routing.MetricPath,
 		Via: hop, Link: p.Link, OnLink: p.OnLink, MTU: p.MTU,
 	}
-	if !m.add(r) {
-		return false
-	}
-	m.owners[m.planned[r.Key()]] = node
-	return true
 }
 
 // holder returns the node that has the class path at a key in the plan.
 func (m *maker) holder(key routing.RouteKey) (node int, ok bool) {
 	at, ok := m.planned[key]
-	if !ok {
+	if !ok || m.owners[at] == none {
 		return 0, false
 	}
-	node, ok = m.owners[at]
-	return node, ok
+	return int(m.owners[at]), true
 }
 
 // fallback plans the second route of a CIDR, by the node's InternalIP.
@@ -159,7 +153,7 @@ func (m *maker) learned(t *routing.Table, p *routing.Peers, node int, down map[r
 				if reason == "" && down[f] == "" {
 					reason = m.take(t, p, node, path.Prefix, hop)
 				}
-				m.note(t, key, path, reason)
+				m.note(t, node, f, path, reason)
 			}
 		}
 		if why == "" && down[f] == "" && (peering == nil || !peering.Synced) {
@@ -171,23 +165,26 @@ func (m *maker) learned(t *routing.Table, p *routing.Peers, node int, down map[r
 // take plans the class path of an accepted prefix, or says who has it. Where two
 // nodes announce one prefix the present holder keeps it.
 func (m *maker) take(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, hop netip.Addr) string {
-	key := routing.RouteKey{Table: t.ID, Dst: dst, Metric: routing.MetricPath}
-	holder, held := m.holder(key)
-	switch {
-	case !held:
-		if !m.classPath(t, p, node, dst, hop) {
-			return "another route has its place"
-		}
-		return ""
-	case holder == node:
+	r := classPath(t, p, dst, hop)
+	at, ok := m.place(r)
+	if ok {
+		m.owners[at] = int32(node)
 		return ""
 	}
-	if r, ok := m.installed(key); ok && r.Via == hop && r.Link == p.Link {
-		at := m.planned[key]
+	if at == none || m.owners[at] == none && !m.sameAs(at, r) {
+		return "another route has its place"
+	}
+	if m.owners[at] == none {
+		return ""
+	}
+	holder := int(m.owners[at])
+	if holder == node {
+		return ""
+	}
+	if k, ok := m.installed(r.Key()); ok && k.Via == hop && k.Link == p.Link {
 		m.plan.Routes[at].Via = hop
-		m.owners[at] = node
-		m.retract(routing.SessionKey{Peer: m.nodes[holder].Name, Family: routing.FamilyOf(dst.Addr())}, dst,
-			"announced by "+m.nodes[node].Name+" too, which holds it")
+		m.owners[at] = int32(node)
+		m.retract(holder, dst, "announced by "+m.nodes[node].Name+" too, which holds it")
 		return ""
 	}
 	return "announced by " + m.nodes[holder].Name + " too, which holds it"
@@ -275,47 +272,56 @@ func (m *maker) refuseOwner(p *routing.Peers, node int, dst netip.Prefix) string
 	return "not assigned to " + n.Name
 }
 
-// peerStatus returns the status of a session, made when first asked for. It is
-// good until the next one is made.
-func (m *maker) peerStatus(key routing.SessionKey) *routing.PeerStatus {
-	i, ok := m.speaks[key]
-	if !ok {
-		i = len(m.plan.Peers)
-		m.speaks[key] = i
-		m.plan.Peers = append(m.plan.Peers, routing.PeerStatus{Neighbor: routing.Neighbor{Key: key}})
-	}
-	return &m.plan.Peers[i]
+// session is what the plan has of a node's sessions so far.
+type session struct {
+	status routing.PerFamily[int] // index into plan.Peers, from 1
+	table  routing.TableID        // the first that learns from it
 }
 
-// note records what became of a path. Where two tables learn from one session
-// the first speaks for it.
-func (m *maker) note(t *routing.Table, key routing.SessionKey, path routing.Path, reason string) {
-	if first, ok := m.noted[key]; ok && first != t.ID {
+// peerStatus returns the status of a node's session, made when first asked for.
+// It is good until the next one is made.
+func (m *maker) peerStatus(node int, f routing.Family) *routing.PeerStatus {
+	at := m.sessions[node].status.Of(f)
+	if at == 0 {
+		key := routing.SessionKey{Peer: m.nodes[node].Name, Family: f}
+		m.plan.Peers = append(m.plan.Peers, routing.PeerStatus{Neighbor: routing.Neighbor{Key: key}})
+		at = len(m.plan.Peers)
+		m.sessions[node].status.Set(f, at)
+	}
+	return &m.plan.Peers[at-1]
+}
+
+// note records what became of a path. Where two tables learn from one node the
+// first speaks for it.
+func (m *maker) note(t *routing.Table, node int, f routing.Family, path routing.Path, reason string) {
+	if first := &m.sessions[node].table; *first == 0 {
+		*first = t.ID
+	} else if *first != t.ID {
 		return
 	}
-	m.noted[key] = t.ID
-	s := m.peerStatus(key)
+	s := m.peerStatus(node, f)
 	if reason == "" {
 		s.Accepted = append(s.Accepted, path)
-		return
-	}
-	s.RefusedCount++
-	if len(s.Refused) < refusalsKept {
-		s.Refused = append(s.Refused, routing.Refusal{Path: path, Reason: reason})
+	} else {
+		refuse(s, path, reason)
 	}
 }
 
 // retract turns an accepted path into a refused one.
-func (m *maker) retract(key routing.SessionKey, dst netip.Prefix, reason string) {
-	s := m.peerStatus(key)
+func (m *maker) retract(node int, dst netip.Prefix, reason string) {
+	s := m.peerStatus(node, routing.FamilyOf(dst.Addr()))
 	for i, path := range s.Accepted {
 		if path.Prefix == dst {
 			s.Accepted = slices.Delete(s.Accepted, i, i+1)
-			s.RefusedCount++
-			if len(s.Refused) < refusalsKept {
-				s.Refused = append(s.Refused, routing.Refusal{Path: path, Reason: reason})
-			}
+			refuse(s, path, reason)
 			return
 		}
+	}
+}
+
+func refuse(s *routing.PeerStatus, path routing.Path, reason string) {
+	s.RefusedCount++
+	if len(s.Refused) < refusalsKept {
+		s.Refused = append(s.Refused, routing.Refusal{Path: path, Reason: reason})
 	}
 }

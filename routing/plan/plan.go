@@ -46,16 +46,15 @@ type maker struct {
 	foreign  map[routing.RouteKey]int32 // index into the kernel's routes: in our tables, not ours
 	ours     map[routing.RouteKey]int32 // the same of our own; made when first asked for
 	planned  map[routing.RouteKey]int32 // index into plan.Routes
-	owners   map[int32]int              // index into plan.Routes -> the node that has the class path
+	owners   []int32                    // for each of plan.Routes: the node that has the class path, or none
 	peerings map[routing.SessionKey]*routing.Peering
-	spoken   map[routing.SessionKey]*routing.Neighbor // of the newest order to the speaker
-	tallies  map[string]*tally                        // class paths by link
-	defaults map[string]string                        // link -> why its default waits; "" when it is planned
-	speaks   map[routing.SessionKey]int               // index into plan.Peers
-	noted    map[routing.SessionKey]routing.TableID
-	via      map[nextHop][]netip.Prefix // class paths in the kernel; made when first asked for
-	hops     map[string][]nodeIP        // link -> each node's addresses there
-	remotes  map[netip.Addr]string      // address -> the peer that has it
+	tallies  map[string]*tally                  // class paths by link
+	defaults map[string]string                  // link -> why its default waits; "" when it is planned
+	sessions []session                          // of each node
+	delivers *routing.PerFamily[[]netip.Prefix] // own pod CIDRs; made when first asked for
+	via      map[nextHop][]netip.Prefix         // class paths in the kernel; made when first asked for
+	hops     map[string][]nodeIP                // link -> each node's addresses there
+	remotes  map[netip.Addr]int                 // address -> the node that is spoken to there
 }
 
 // tally counts the pod CIDRs of peers by where their packets go.
@@ -68,26 +67,16 @@ func newMaker(in *routing.Inputs) *maker {
 		plan:     &routing.Plan{},
 		links:    make(map[string]*routing.Link, len(in.Kernel.Links)),
 		foreign:  make(map[routing.RouteKey]int32),
-		owners:   make(map[int32]int),
 		peerings: make(map[routing.SessionKey]*routing.Peering, len(in.Peerings)),
-		spoken:   make(map[routing.SessionKey]*routing.Neighbor),
 		tallies:  make(map[string]*tally),
 		defaults: make(map[string]string),
-		speaks:   make(map[routing.SessionKey]int),
-		noted:    make(map[routing.SessionKey]routing.TableID),
 		hops:     make(map[string][]nodeIP),
-		remotes:  make(map[netip.Addr]string),
 	}
 	for i := range in.Kernel.Links {
 		m.links[in.Kernel.Links[i].Name] = &in.Kernel.Links[i]
 	}
 	for i := range in.Peerings {
 		m.peerings[in.Peerings[i].Key] = &in.Peerings[i]
-	}
-	if in.Speaking != nil {
-		for i := range in.Speaking.Neighbors {
-			m.spoken[in.Speaking.Neighbors[i].Key] = &in.Speaking.Neighbors[i]
-		}
 	}
 	m.nodes = byName(in.Inventory.Nodes)
 	m.at = slices.IndexFunc(m.nodes, func(n routing.Node) bool { return n.Name == in.Node })
@@ -99,7 +88,7 @@ func newMaker(in *routing.Inputs) *maker {
 	m.plan.Links = m.networks
 	for i := range in.Kernel.Routes {
 		r := &in.Kernel.Routes[i]
-		if !m.mineProtocol(r.Protocol) && m.mineTable(r.Table) {
+		if metricOfOurs(r.Metric) && !m.mineProtocol(r.Protocol) && m.mineTable(r.Table) {
 			if _, ok := m.foreign[r.Key()]; !ok {
 				m.foreign[r.Key()] = int32(i)
 			}
@@ -107,7 +96,12 @@ func newMaker(in *routing.Inputs) *maker {
 	}
 	size := 2*2*len(m.nodes) + 64 // a path and a fallback for each family's pod CIDR
 	m.plan.Routes = make([]routing.Route, 0, size)
+	m.owners = make([]int32, 0, size)
 	m.planned = make(map[routing.RouteKey]int32, size)
+	m.sessions = make([]session, len(m.nodes))
+	if m.cfg.BGP != nil {
+		m.plan.Peers = make([]routing.PeerStatus, 0, 2*(len(m.nodes)+len(m.cfg.BGP.Upstreams)))
+	}
 	m.claims = m.settleClaims()
 	return m
 }
@@ -146,28 +140,62 @@ func (m *maker) condition(object, reason, format string, args ...any) {
 }
 
 // add plans a route unless another stands in its place, and reports whether it
-// did. A foreign route is never replaced: `replace` would take it over without a
-// word. Of two that the plan itself wants (a pod CIDR that is also a connected
+// did. Of two that the plan itself wants (a pod CIDR that is also a connected
 // network, say) the first keeps the place: both would take turns for ever.
 func (m *maker) add(r routing.Route) bool {
+	at, ok := m.place(r)
+	if ok || at == none {
+		return ok
+	}
+	return m.sameAs(at, r)
+}
+
+// sameAs reports whether a route is the one planned in its place, and says so if
+// it is not.
+func (m *maker) sameAs(at int32, r routing.Route) bool {
+	first := m.plan.Routes[at]
+	r.Protocol = first.Protocol
+	if r == first {
+		return true
+	}
+	m.condition("table/"+m.tableName(r.Table), "SamePrefix", "%q is left out: %q has its place", r, first)
+	return false
+}
+
+// place puts a route into the plan and returns its index there, or that of the
+// one that has its place. It is none where a foreign route has it, which is
+// never replaced: `replace` would take it over without a word.
+func (m *maker) place(r routing.Route) (at int32, ok bool) {
 	r.Protocol = m.cfg.Daemon.Protocol
 	key := r.Key()
 	if at, taken := m.foreign[key]; taken {
 		f := m.in.Kernel.Routes[at]
 		m.condition("table/"+m.tableName(r.Table), "ForeignRoute",
 			"%q cannot be installed: protocol %d has %q in its place", r, f.Protocol, f)
-		return false
+		return none, false
 	}
 	if at, taken := m.planned[key]; taken {
-		if first := m.plan.Routes[at]; first != r {
-			m.condition("table/"+m.tableName(r.Table), "SamePrefix", "%q is left out: %q has its place", r, first)
-			return false
-		}
+		return at, false
+	}
+	at = int32(len(m.plan.Routes))
+	m.planned[key] = at
+	m.plan.Routes = append(m.plan.Routes, r)
+	m.owners = append(m.owners, none)
+	return at, true
+}
+
+// none is the index of what does not exist: the owner of a route that is no class
+// path, say.
+const none = -1
+
+// metricOfOurs reports whether we ever use a metric: main may hold very many
+// routes of others, and none with another metric can be in our way.
+func metricOfOurs(metric uint32) bool {
+	switch metric {
+	case routing.MetricPath, routing.MetricFallback, routing.MetricFence, routing.MetricHold, routing.MetricGuard:
 		return true
 	}
-	m.planned[key] = int32(len(m.plan.Routes))
-	m.plan.Routes = append(m.plan.Routes, r)
-	return true
+	return false
 }
 
 // installed returns our route at a key as the kernel has it.

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"netclass.dev/routing"
 )
@@ -27,13 +28,9 @@ func (m *maker) speak() {
 	slices.SortStableFunc(m.plan.Announce, func(x, y routing.Origin) int {
 		return cmp.Or(cmp.Compare(x.To, y.To), x.Prefix.Compare(y.Prefix))
 	})
-	slices.SortFunc(s.Neighbors, func(x, y routing.Neighbor) int {
-		return cmp.Or(cmp.Compare(x.Key.Peer, y.Key.Peer), int(x.Key.Family)-int(y.Key.Family))
-	})
+	slices.SortFunc(s.Neighbors, func(x, y routing.Neighbor) int { return compareKeys(x.Key, y.Key) })
 	slices.SortFunc(s.Listen, func(x, y routing.Listen) int { return x.Addr.Compare(y.Addr) })
-	slices.SortFunc(m.plan.Peers, func(x, y routing.PeerStatus) int {
-		return cmp.Or(cmp.Compare(x.Neighbor.Key.Peer, y.Neighbor.Key.Peer), int(x.Neighbor.Key.Family)-int(y.Neighbor.Key.Family))
-	})
+	slices.SortFunc(m.plan.Peers, func(x, y routing.PeerStatus) int { return compareKeys(x.Neighbor.Key, y.Neighbor.Key) })
 }
 
 // routerID returns the configured identifier, else the mesh link's lowest IPv4
@@ -121,59 +118,127 @@ func (m *maker) spokenLocal(link string, f routing.Family) netip.Addr {
 	return netip.Addr{}
 }
 
-// mesh plans one session per node and family over the mesh link. The lower
-// address dials.
+// mesh plans one session per node and family over the mesh link.
 func (m *maker) mesh(b *routing.BGP) {
 	mesh := b.Mesh
-	s := m.plan.Speak
+	sides := make(map[routing.Family]*side, len(routing.Families))
 	for _, f := range routing.Families {
-		local, why := m.local(mesh.Link, f, mesh.Address)
-		up, _ := m.usable(mesh.Link, f)
-		if why == "" && b.Listen {
-			m.listen(local, mesh.Link)
+		s := &side{}
+		s.local, s.why = m.local(mesh.Link, f, mesh.Address)
+		s.up, _ = m.usable(mesh.Link, f)
+		if s.why == "" && b.Listen {
+			m.listen(s.local, mesh.Link)
 		}
-		used := false
-		for i := range m.nodes {
-			if i == m.at {
-				continue
-			}
-			key := routing.SessionKey{Peer: m.nodes[i].Name, Family: f}
-			remote, missing := m.nodeAddress(i, mesh.Address, mesh.Link, f)
-			if missing != "" && !m.familyUsed(f) {
-				continue
-			}
-			st := m.peerStatus(key)
-			password, refused := m.password(mesh.PasswordFile, key)
-			nb := routing.Neighbor{
-				Key: key, Link: mesh.Link, Local: local, Remote: remote, PeerASN: b.ASN,
-				Passive:  b.Listen && remote.IsValid() && remote.Less(local),
-				Password: password, GTSM: mesh.GTSM, Timers: b.Timers,
-				RestartTime: b.GracefulRestart, MaxPrefixes: mesh.MaxPrefixes,
-			}
-			st.Neighbor, st.Reason = nb, cmp.Or(missing, why, refused)
-			if st.Reason == "" && remote == local {
-				st.Reason = "its address " + remote.String() + " is our own"
-			}
-			if st.Reason == "" && up && !m.onLink(mesh.Link, remote) {
-				st.Reason = "its address " + remote.String() + " is in no network of " + mesh.Link
-			}
-			if st.Reason == "" {
-				if twin, ok := m.remotes[remote]; ok {
-					st.Reason = "its address " + remote.String() + " is that of " + twin
-				}
-			}
-			if st.Reason != "" {
-				m.condition("peer/"+key.String(), "NoSession", "no session with %s: %s", key.Peer, st.Reason)
-				continue
-			}
-			used = true
-			m.remotes[remote] = key.Peer
-			s.Neighbors = append(s.Neighbors, nb)
+		sides[f] = s
+	}
+	m.meshRemotes(mesh)
+	m.plan.Speak.Neighbors = make([]routing.Neighbor, 0, 2*(len(m.nodes)+len(b.Upstreams)))
+	for i := range m.nodes {
+		if i == m.at {
+			continue
 		}
-		if used {
-			m.originate(f, local)
+		for _, f := range routing.Families {
+			m.peer(b, i, f, sides[f])
 		}
 	}
+	for _, f := range routing.Families {
+		if sides[f].used {
+			m.originate(f, sides[f].local)
+		}
+	}
+}
+
+// side is our end of the mesh in one family.
+type side struct {
+	local netip.Addr
+	why   string // why there is none
+	up    bool   // the link can be used now
+	used  bool   // there is a session
+}
+
+// meshRemotes notes which node has which address. Where two are given one by
+// mistake, the one that is spoken to there keeps it.
+func (m *maker) meshRemotes(mesh *routing.Mesh) {
+	m.remotes = make(map[netip.Addr]int, 2*len(m.nodes))
+	for i := range m.nodes {
+		if i == m.at {
+			continue
+		}
+		for _, f := range routing.Families {
+			remote, missing := m.nodeAddress(i, mesh.Address, mesh.Link, f)
+			if missing != "" {
+				continue
+			}
+			if _, taken := m.remotes[remote]; !taken || m.spokenAt(i, f, remote) {
+				m.remotes[remote] = i
+			}
+		}
+	}
+}
+
+// spokenAt reports whether a node is spoken to at an address.
+func (m *maker) spokenAt(node int, f routing.Family, remote netip.Addr) bool {
+	nb := m.spoken(routing.SessionKey{Peer: m.nodes[node].Name, Family: f})
+	return nb != nil && !nb.Upstream && nb.Remote == remote
+}
+
+// spoken returns a session of the newest order to the speaker, or nil.
+func (m *maker) spoken(key routing.SessionKey) *routing.Neighbor {
+	if m.in.Speaking == nil {
+		return nil
+	}
+	at, ok := slices.BinarySearchFunc(m.in.Speaking.Neighbors, key, func(n routing.Neighbor, key routing.SessionKey) int {
+		return compareKeys(n.Key, key)
+	})
+	if !ok {
+		return nil
+	}
+	return &m.in.Speaking.Neighbors[at]
+}
+
+func compareKeys(a, b routing.SessionKey) int {
+	if c := strings.Compare(a.Peer, b.Peer); c != 0 {
+		return c
+	}
+	return int(a.Family) - int(b.Family)
+}
+
+// peer plans the session with one node in one family.
+func (m *maker) peer(b *routing.BGP, node int, f routing.Family, s *side) {
+	mesh := b.Mesh
+	key := routing.SessionKey{Peer: m.nodes[node].Name, Family: f}
+	remote, missing := m.nodeAddress(node, mesh.Address, mesh.Link, f)
+	if missing != "" && !m.familyUsed(f) {
+		return
+	}
+	password, refused := m.password(mesh.PasswordFile, key)
+	st := m.peerStatus(node, f)
+	st.Neighbor = routing.Neighbor{
+		Key: key, Link: mesh.Link, Local: s.local, Remote: remote, PeerASN: b.ASN,
+		Passive:  b.Listen && remote.IsValid() && remote.Less(s.local), // the lower address dials
+		Password: password, GTSM: mesh.GTSM, Timers: b.Timers,
+		RestartTime: b.GracefulRestart, MaxPrefixes: mesh.MaxPrefixes,
+	}
+	switch {
+	case missing != "":
+		st.Reason = missing
+	case s.why != "":
+		st.Reason = s.why
+	case refused != "":
+		st.Reason = refused
+	case m.hasAddress(mesh.Link, remote):
+		st.Reason = "its address " + remote.String() + " is our own"
+	case s.up && !m.onLink(mesh.Link, remote):
+		st.Reason = "its address " + remote.String() + " is in no network of " + mesh.Link
+	case m.remotes[remote] != node:
+		st.Reason = "its address " + remote.String() + " is that of " + m.nodes[m.remotes[remote]].Name
+	}
+	if st.Reason != "" {
+		m.condition("peer/"+key.String(), "NoSession", "no session with %s: %s", key.Peer, st.Reason)
+		return
+	}
+	s.used = true
+	m.plan.Speak.Neighbors = append(m.plan.Speak.Neighbors, st.Neighbor)
 }
 
 // familyUsed reports whether this node has a pod CIDR or class-link address of
@@ -204,87 +269,6 @@ func (m *maker) originate(f routing.Family, local netip.Addr) {
 	}
 }
 
-// upstream plans the sessions with a router, and what it is told.
-func (m *maker) upstream(b *routing.BGP, u *routing.Upstream) {
-	for _, f := range routing.Families {
-		if !u.Address.Of(f).Given() {
-			continue
-		}
-		key := routing.SessionKey{Peer: u.Name, Family: f}
-		st := m.peerStatus(key)
-		password, refused := m.password(u.PasswordFile, key)
-		remote, why := m.router(u, key)
-		up, _ := m.usable(u.Link, f)
-		local, down := m.local(u.Link, f, routing.HopLink)
-		nb := routing.Neighbor{
-			Key: key, Upstream: true, Link: u.Link, Local: local, Remote: remote, PeerASN: u.PeerASN,
-			Password: password, GTSM: u.GTSM, Multihop: u.Multihop, Timers: u.Timers, RestartTime: u.GracefulRestart,
-		}
-		st.Neighbor, st.Reason = nb, cmp.Or(why, down, refused)
-		if st.Reason == "" && m.hasAddress(u.Link, remote) {
-			st.Reason = "its address " + remote.String() + " is our own"
-		}
-		if st.Reason == "" && u.Multihop == 0 && up && !m.onLink(u.Link, remote) {
-			st.Reason = "its address " + remote.String() + " is in no network of " + u.Link
-		}
-		if st.Reason != "" {
-			m.condition("peer/"+key.String(), "NoSession", "no session with %s: %s", u.Name, st.Reason)
-			continue
-		}
-		if b.Listen {
-			m.listen(local, u.Link)
-		}
-		m.plan.Speak.Neighbors = append(m.plan.Speak.Neighbors, nb)
-		m.advertise(u, f, local)
-	}
-}
-
-// router returns an upstream's address. A mistyped annotation, or this node
-// missing from the inventory, leaves the session where it is.
-func (m *maker) router(u *routing.Upstream, key routing.SessionKey) (netip.Addr, string) {
-	remote, why := resolve(u.Address.Of(key.Family), m.self, key.Family)
-	var last netip.Addr
-	if nb := m.spoken[key]; nb != nil && nb.Upstream {
-		last = nb.Remote
-	}
-	switch {
-	case why == nil:
-		return remote, ""
-	case why.malformed:
-		return m.instead(m.self, last, why)
-	case m.self == nil && last.IsValid():
-		return last, ""
-	}
-	return remote, why.text
-}
-
-// advertise plans the prefixes of one upstream. Each is first made unreachable
-// for packets that come in from it and that nothing on this node has taken: an
-// unused address would otherwise go back and forth until its TTL ends.
-func (m *maker) advertise(u *routing.Upstream, f routing.Family, local netip.Addr) {
-	for _, name := range u.Advertise.Networks {
-		for _, p := range familyNetworks(m.cfg.Network(name), f) {
-			stop := routing.Rule{
-				Family: f, Priority: routing.VIPPriority, To: p, IIF: u.Link,
-				Action: routing.ActionUnreachable, SuppressPrefixLen: routing.NoSuppress,
-				Protocol: m.cfg.Daemon.Protocol,
-			}
-			if why := m.addRule(stop); why != "" {
-				m.condition("peer/"+u.Name+"/"+f.String(), "NotAdvertised", "%s is not advertised: the rule %q is not in: %s", p, stop, why)
-				continue
-			}
-			a := u.Advertise
-			m.plan.Announce = append(m.plan.Announce, routing.Origin{
-				Announcement: routing.Announcement{
-					Prefix: p, NextHop: local, To: u.Name, Communities: a.Communities,
-					LocalPreference: a.LocalPreference, MED: a.MED, Prepend: a.Prepend,
-				},
-				NeedsRule: stop,
-			})
-		}
-	}
-}
-
 func (m *maker) listen(a netip.Addr, link string) {
 	l := routing.Listen{Addr: a, Link: link}
 	if !slices.Contains(m.plan.Speak.Listen, l) {
@@ -302,7 +286,7 @@ func (m *maker) password(file string, key routing.SessionKey) (routing.Secret, s
 	if p, ok := m.in.Passwords[file]; ok {
 		return p, ""
 	}
-	if nb := m.spoken[key]; nb != nil && nb.Password != "" {
+	if nb := m.spoken(key); nb != nil && nb.Password != "" {
 		return nb.Password, ""
 	}
 	return "", "password file " + file + " cannot be read"

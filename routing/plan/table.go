@@ -86,16 +86,19 @@ func (m *maker) own(t *routing.Table, f routing.Family, wait func(what, why stri
 // inventory does not list this node they are those that it delivers already: an
 // object deleted by mistake must not cut off the pods that run.
 func (m *maker) ownCIDRs(f routing.Family) []netip.Prefix {
-	if m.self == nil {
-		return familyNetworks(m.delivered(), f)
-	}
-	var ps []netip.Prefix
-	for _, p := range m.self.PodCIDRs {
-		if routing.FamilyOf(p.Addr()) == f && m.claims.of(m.at, p) && !slices.Contains(ps, p) {
-			ps = append(ps, p)
+	if m.delivers == nil {
+		var all []netip.Prefix
+		if m.self == nil {
+			all = m.delivered()
+		} else {
+			all = slices.DeleteFunc(slices.Clone(m.self.PodCIDRs), func(p netip.Prefix) bool { return !m.claims.of(m.at, p) })
+		}
+		m.delivers = &routing.PerFamily[[]netip.Prefix]{
+			IPv4: familyNetworks(all, routing.IPv4),
+			IPv6: familyNetworks(all, routing.IPv6),
 		}
 	}
-	return ps
+	return m.delivers.Of(f)
 }
 
 // delivered returns the pod CIDRs for which the kernel has an own route of ours
