@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"time"
 
 	"netclass.dev/routing"
@@ -37,7 +39,7 @@ type result struct {
 
 // tell runs a lab from start to end.
 func (s *story) tell(ctx context.Context, sys system) (result, error) {
-	s.heading("The cluster, with %s", sys.name())
+	s.heading("The cluster, %s", sys.name())
 	s.para("Three nodes, each with a pod; a switch with a VLAN for each class; an upstream router and the world behind it. " +
 		"All of them are network namespaces on this machine.")
 	s.lines(
@@ -54,6 +56,14 @@ func (s *story) tell(ctx context.Context, sys system) (result, error) {
 	defer l.Close()
 	s.lab = l
 	s.fact("Cluster made in %s.", seconds(time.Since(start)))
+	if !s.faultsOnly {
+		// The nodes announce their load balancers' addresses to the router.
+		if _, err := l.Router.StartBGP(); errors.Is(err, exec.ErrNotFound) {
+			s.fact("BIRD is not installed, so the router speaks no BGP: its sessions stay Active.")
+		} else if err != nil {
+			return result{}, err
+		}
+	}
 	for _, n := range l.Nodes {
 		if err := sys.start(ctx, n); err != nil {
 			return result{}, err

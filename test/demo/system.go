@@ -21,7 +21,7 @@ type system interface {
 // netclass runs a netclassd on each node, with the seed's configuration.
 type netclass struct{ daemons map[*lab.Node]*lab.Netclassd }
 
-func (*netclass) name() string   { return "netclass" }
+func (*netclass) name() string   { return "with netclass" }
 func (*netclass) daemon() string { return "netclassd" }
 
 func (s *netclass) start(_ context.Context, n *lab.Node) error {
@@ -52,7 +52,7 @@ func (s *netclass) stop(n *lab.Node) error { return s.daemons[n].Stop() }
 // byHand is the same separation made by hand: standing rules, and BIRD.
 type byHand struct{ daemons map[*lab.Node]*lab.BIRD }
 
-func (*byHand) name() string   { return "by hand" }
+func (*byHand) name() string   { return "set up by hand" }
 func (*byHand) daemon() string { return "BIRD" }
 
 func (s *byHand) start(ctx context.Context, n *lab.Node) error {
