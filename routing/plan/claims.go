@@ -28,15 +28,8 @@ type claims struct {
 func (m *maker) settleClaims() claims {
 	var cs claims
 	cs.sorted = make([]claim, 0, 2*len(m.nodes))
-	for i := range m.nodes {
-		for _, p := range m.nodes[i].PodCIDRs {
-			if p.Bits() < 1 { // every other node's claim would be inside it
-				cs.refuse(claim{p, i})
-				m.condition("node/"+m.nodes[i].Name, "PodCIDRRefused", "%s is no pod CIDR", p)
-				continue
-			}
-			cs.sorted = append(cs.sorted, claim{p, i})
-		}
+	for _, f := range routing.Families { // nearly sorted is sorted soonest
+		cs.gather(m, f)
 	}
 	slices.SortFunc(cs.sorted, func(a, b claim) int {
 		if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
@@ -52,6 +45,22 @@ func (m *maker) settleClaims() claims {
 		start = end
 	}
 	return cs
+}
+
+// gather collects the claims of one family.
+func (cs *claims) gather(m *maker, f routing.Family) {
+	for i := range m.nodes {
+		for _, p := range m.nodes[i].PodCIDRs {
+			switch {
+			case routing.FamilyOf(p.Addr()) != f:
+			case p.Bits() < 1: // every other node's claim would be inside it
+				cs.refuse(claim{p, i})
+				m.condition("node/"+m.nodes[i].Name, "PodCIDRRefused", "%s is no pod CIDR", p)
+			default:
+				cs.sorted = append(cs.sorted, claim{p, i})
+			}
+		}
+	}
 }
 
 // group returns the end of the run of claims inside the prefix at start, and
@@ -140,7 +149,7 @@ func (m *maker) holds(c claim) bool {
 	for i := range m.cfg.Tables {
 		t := &m.cfg.Tables[i]
 		for _, metric := range [...]uint32{routing.MetricPath, routing.MetricFallback} {
-			r, ok := m.installed(routing.RouteKey{Table: t.ID, Dst: c.prefix, Metric: metric})
+			r, ok := m.installed(packed(t.ID, c.prefix, metric))
 			switch {
 			case !ok:
 			case c.node != m.at:

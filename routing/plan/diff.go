@@ -18,9 +18,9 @@ func Diff(p *routing.Plan, k *routing.Kernel) []routing.Op {
 }
 
 func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.Op {
-	wanted := make(map[routing.RouteKey]int, len(p.Routes))
+	wanted := make(map[key]int, len(p.Routes))
 	for i := range p.Routes {
-		wanted[p.Routes[i].Key()] = i
+		wanted[keyOf(&p.Routes[i])] = i
 	}
 	const (
 		missing = iota
@@ -28,12 +28,20 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 		present
 	)
 	state := make([]uint8, len(p.Routes))
+	found, twins := 0, false
 	for i := range k.Routes {
 		r := &k.Routes[i]
 		if !p.Own.HasRoute(r) {
 			continue
 		}
-		at, ok := wanted[r.Key()]
+		at, ok := wanted[keyOf(r)]
+		if ok {
+			if state[at] == missing {
+				found++
+			} else {
+				twins = true
+			}
+		}
 		switch {
 		case ok && *r == p.Routes[at] || ok && r.Wanted() == p.Routes[at]:
 			state[at] = present
@@ -43,6 +51,7 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RouteStage(*r)), Verb: routing.Delete, Route: r.Wanted()})
 		}
 	}
+	ops = slices.Grow(ops, len(p.Routes)-found)
 	for i, s := range state {
 		r := p.Routes[i]
 		switch s {
@@ -52,7 +61,7 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 			ops = append(ops, routing.Op{Stage: routing.RouteStage(r), Verb: routing.Replace, Route: r})
 		}
 	}
-	if p.Hold != "" {
+	if p.Hold != "" || !twins {
 		return ops
 	}
 	return dropTwins(ops, p, k, wanted, func(at int) bool { return state[at] == present })
@@ -60,13 +69,13 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 
 // dropTwins deletes what stands beside a route that is as it should be: IPv6
 // lets two routes of ours share one prefix and metric, and would use both.
-func dropTwins(ops []routing.Op, p *routing.Plan, k *routing.Kernel, wanted map[routing.RouteKey]int, present func(int) bool) []routing.Op {
+func dropTwins(ops []routing.Op, p *routing.Plan, k *routing.Kernel, wanted map[key]int, present func(int) bool) []routing.Op {
 	for i := range k.Routes {
 		r := &k.Routes[i]
 		if r.Family() != routing.IPv6 || !p.Own.HasRoute(r) {
 			continue
 		}
-		if at, ok := wanted[r.Key()]; ok && present(at) && r.Wanted() != p.Routes[at] {
+		if at, ok := wanted[keyOf(r)]; ok && present(at) && r.Wanted() != p.Routes[at] {
 			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RouteStage(*r)), Verb: routing.Delete, Route: r.Wanted()})
 		}
 	}

@@ -209,7 +209,7 @@ func (m *maker) lastGood(n *routing.Node, link string, f routing.Family) netip.A
 			continue
 		}
 		for i := range m.cfg.Tables {
-			r, ok := m.installed(routing.RouteKey{Table: m.cfg.Tables[i].ID, Dst: dst, Metric: routing.MetricPath})
+			r, ok := m.installed(packed(m.cfg.Tables[i].ID, dst, routing.MetricPath))
 			if ok && r.Link == link && r.Via.IsValid() {
 				return r.Via
 			}

@@ -46,7 +46,7 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 			separated := false
 			if p.Learn == routing.LearnNodes {
 				separated = m.pathTo(t, p, i, dst, usable[f], wait)
-			} else if holder, ok := m.holder(routing.RouteKey{Table: t.ID, Dst: dst, Metric: routing.MetricPath}); ok {
+			} else if holder, ok := m.holder(packed(t.ID, dst, routing.MetricPath)); ok {
 				separated = holder == i
 			}
 			second := m.fallback(t, p, i, dst, wait)
@@ -100,8 +100,8 @@ func classPath(t *routing.Table, p *routing.Peers, dst netip.Prefix, hop netip.A
 }
 
 // holder returns the node that has the class path at a key in the plan.
-func (m *maker) holder(key routing.RouteKey) (node int, ok bool) {
-	at, ok := m.planned[key]
+func (m *maker) holder(k key) (node int, ok bool) {
+	at, ok := m.planned[k]
 	if !ok || m.owners[at] == none {
 		return 0, false
 	}
@@ -181,7 +181,7 @@ func (m *maker) take(t *routing.Table, p *routing.Peers, node int, dst netip.Pre
 	if holder == node {
 		return ""
 	}
-	if k, ok := m.installed(r.Key()); ok && k.Via == hop && k.Link == p.Link {
+	if k, ok := m.installed(keyOf(&r)); ok && k.Via == hop && k.Link == p.Link {
 		m.plan.Routes[at].Via = hop
 		m.owners[at] = int32(node)
 		m.retract(holder, dst, "announced by "+m.nodes[node].Name+" too, which holds it")

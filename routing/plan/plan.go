@@ -43,10 +43,10 @@ type maker struct {
 	links    map[string]*routing.Link
 	networks map[string][]netip.Prefix // of each class link, seen now or remembered
 	claims   claims
-	foreign  map[routing.RouteKey]int32 // index into the kernel's routes: in our tables, not ours
-	ours     map[routing.RouteKey]int32 // the same of our own; made when first asked for
-	planned  map[routing.RouteKey]int32 // index into plan.Routes
-	owners   []int32                    // for each of plan.Routes: the node that has the class path, or none
+	foreign  map[key]int32 // index into the kernel's routes: in our tables, not ours
+	ours     map[key]int32 // the same of our own; made when first asked for
+	planned  map[key]int32 // index into plan.Routes
+	owners   []int32       // for each of plan.Routes: the node that has the class path, or none
 	peerings map[routing.SessionKey]*routing.Peering
 	tallies  map[string]*tally                  // class paths by link
 	defaults map[string]string                  // link -> why its default waits; "" when it is planned
@@ -66,7 +66,7 @@ func newMaker(in *routing.Inputs) *maker {
 		cfg:      in.Config,
 		plan:     &routing.Plan{},
 		links:    make(map[string]*routing.Link, len(in.Kernel.Links)),
-		foreign:  make(map[routing.RouteKey]int32),
+		foreign:  make(map[key]int32),
 		peerings: make(map[routing.SessionKey]*routing.Peering, len(in.Peerings)),
 		tallies:  make(map[string]*tally),
 		defaults: make(map[string]string),
@@ -89,15 +89,15 @@ func newMaker(in *routing.Inputs) *maker {
 	for i := range in.Kernel.Routes {
 		r := &in.Kernel.Routes[i]
 		if metricOfOurs(r.Metric) && !m.mineProtocol(r.Protocol) && m.mineTable(r.Table) {
-			if _, ok := m.foreign[r.Key()]; !ok {
-				m.foreign[r.Key()] = int32(i)
+			if _, ok := m.foreign[keyOf(r)]; !ok {
+				m.foreign[keyOf(r)] = int32(i)
 			}
 		}
 	}
 	size := 2*2*len(m.nodes) + 64 // a path and a fallback for each family's pod CIDR
 	m.plan.Routes = make([]routing.Route, 0, size)
 	m.owners = make([]int32, 0, size)
-	m.planned = make(map[routing.RouteKey]int32, size)
+	m.planned = make(map[key]int32, size)
 	m.sessions = make([]session, len(m.nodes))
 	if m.cfg.BGP != nil {
 		m.plan.Peers = make([]routing.PeerStatus, 0, 2*(len(m.nodes)+len(m.cfg.BGP.Upstreams)))
@@ -167,18 +167,18 @@ func (m *maker) sameAs(at int32, r routing.Route) bool {
 // never replaced: `replace` would take it over without a word.
 func (m *maker) place(r routing.Route) (at int32, ok bool) {
 	r.Protocol = m.cfg.Daemon.Protocol
-	key := r.Key()
-	if at, taken := m.foreign[key]; taken {
+	k := keyOf(&r)
+	if at, taken := m.foreign[k]; taken {
 		f := m.in.Kernel.Routes[at]
 		m.condition("table/"+m.tableName(r.Table), "ForeignRoute",
 			"%q cannot be installed: protocol %d has %q in its place", r, f.Protocol, f)
 		return none, false
 	}
-	if at, taken := m.planned[key]; taken {
+	if at, taken := m.planned[k]; taken {
 		return at, false
 	}
 	at = int32(len(m.plan.Routes))
-	m.planned[key] = at
+	m.planned[k] = at
 	m.plan.Routes = append(m.plan.Routes, r)
 	m.owners = append(m.owners, none)
 	return at, true
@@ -199,10 +199,10 @@ func metricOfOurs(metric uint32) bool {
 }
 
 // installed returns our route at a key as the kernel has it.
-func (m *maker) installed(k routing.RouteKey) (routing.Route, bool) {
+func (m *maker) installed(k key) (routing.Route, bool) {
 	if m.ours == nil {
-		m.ours = make(map[routing.RouteKey]int32, len(m.in.Kernel.Routes))
-		m.eachInstalled(func(i int, r *routing.Route) { m.ours[r.Key()] = int32(i) })
+		m.ours = make(map[key]int32, len(m.in.Kernel.Routes))
+		m.eachInstalled(func(i int, r *routing.Route) { m.ours[keyOf(r)] = int32(i) })
 	}
 	i, ok := m.ours[k]
 	if !ok {

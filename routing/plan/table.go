@@ -166,7 +166,7 @@ func (m *maker) gateway(t *routing.Table, d *routing.Default, f routing.Family) 
 	gw, fault := resolve(d.Gateway.Of(f), m.self, f)
 	why := fault.String()
 	if fault != nil && (fault.malformed || m.self == nil) {
-		last, _ := m.installed(routing.RouteKey{Table: t.ID, Dst: f.Default(), Metric: routing.MetricPath})
+		last, _ := m.installed(packed(t.ID, f.Default(), routing.MetricPath))
 		switch {
 		case fault.malformed:
 			gw, why = m.instead(m.self, last.Via, fault)
