@@ -21,9 +21,7 @@ func TestAnnounceOrder(t *testing.T) {
 		return k.has(func(rt routing.Route) bool { return rt.Dst.String() == own && rt.Link == "cilium_host" })
 	}
 	stopped := func(k *fakeKernel) bool {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return slices.ContainsFunc(k.picture.Rules, func(rule routing.Rule) bool { return rule.IIF == "ingress0" && rule.Family == v4 })
+		return slices.ContainsFunc(k.Picture().Rules, func(rule routing.Rule) bool { return rule.IIF == "ingress0" && rule.Family == v4 })
 	}
 	bubble(t, func(t *testing.T, r *rig) {
 		announced := map[string]bool{}
@@ -46,24 +44,30 @@ func TestAnnounceOrder(t *testing.T) {
 			return nil
 		}
 		// The link that delivers is not there yet.
-		cilium := seedLinks()[5]
-		r.kernel.change(func(k *routing.Kernel) { k.Links = slices.Clone(k.Links[:5]) })
+		r.kernel.DeleteLink("cilium_host")
 		r.start(seedConfig(t))
 		if announced[own] || !announced[vips] {
 			t.Errorf("without cilium_host: announced %v", announced)
 		}
-		r.kernel.change(func(k *routing.Kernel) { k.Links = append(slices.Clone(k.Links), cilium) })
+		r.kernel.addLink("cilium_host")
 		r.wait(200 * time.Millisecond)
 		if !announced[own] {
 			t.Error("own pod CIDR is not announced")
 		}
-		// The link goes down while the kernel still shows the route.
-		r.kernel.link("cilium_host", func(l *routing.Link) { l.Up, l.Carrier = false, false })
+		// The link goes down just when the kernel is read, whose routes of it are
+		// still there.
+		r.kernel.set(func(k *fakeKernel) {
+			k.onDump = func(p *routing.Kernel) { p.Link("cilium_host").Up = false }
+		})
+		r.engine.LookAndDump()
 		r.wait(200 * time.Millisecond)
 		if announced[own] || delivered(r.kernel) {
 			t.Error("link down: still announced or delivered")
 		}
-		r.kernel.link("cilium_host", func(l *routing.Link) { l.Up, l.Carrier = true, true })
+		r.kernel.set(func(k *fakeKernel) { k.onDump = nil })
+		r.kernel.SetUp("cilium_host", false)
+		r.wait(200 * time.Millisecond)
+		r.kernel.SetUp("cilium_host", true)
 		r.wait(200 * time.Millisecond)
 		if !announced[own] {
 			t.Error("own pod CIDR is not announced again")

@@ -27,12 +27,16 @@ func (e *Engine) keepGood(cfg *routing.Config, self string, fresh *routing.Inven
 	}
 	kept.Nodes = slices.Clone(fresh.Nodes)
 	keys := addressKeys(cfg)
+	known := make(map[string]*routing.Node, len(last.Nodes))
+	for i := range last.Nodes {
+		known[last.Nodes[i].Name] = &last.Nodes[i]
+	}
 	for i := range kept.Nodes {
-		if old := last.Node(kept.Nodes[i].Name); old != nil {
+		if old := known[kept.Nodes[i].Name]; old != nil {
 			e.keepAnnotations(&kept.Nodes[i], old, keys)
 		}
 	}
-	if old := last.Node(self); old != nil && kept.Node(self) == nil {
+	if old := known[self]; old != nil && kept.Node(self) == nil {
 		e.conditions.add("inventory", "OwnNodeGone", fmt.Sprintf("node %q is no longer in %s: its last state is kept", self, fresh.Source))
 		kept.Nodes = append(kept.Nodes, *old)
 		slices.SortFunc(kept.Nodes, func(a, b routing.Node) int { return strings.Compare(a.Name, b.Name) })
@@ -44,7 +48,7 @@ func (e *Engine) keepAnnotations(n, old *routing.Node, keys []addressKey) {
 	for _, k := range keys {
 		key := k.annotation
 		text, ok := n.Annotations[key]
-		if !ok || readable(text, k.family) || !readable(old.Annotations[key], k.family) {
+		if !ok || text == old.Annotations[key] || readable(text, k.family) || !readable(old.Annotations[key], k.family) {
 			continue
 		}
 		e.conditions.add("node/"+n.Name, "BadAnnotation",

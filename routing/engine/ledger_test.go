@@ -67,7 +67,7 @@ func TestLinkNetworksRemembered(t *testing.T) {
 					return rt.Dst.String() == "fd00:48::/64" && rt.Metric == routing.MetricFence
 				})
 		}
-		r.kernel.link("pod0", func(l *routing.Link) { l.Up, l.Carrier, l.Addrs = false, false, nil })
+		r.kernel.SetUp("pod0", false)
 		r.wait(200 * time.Millisecond)
 		if !guarded() {
 			t.Error("fence or guard fell with the link")
@@ -146,13 +146,13 @@ func TestCorruptLedger(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(r.stateDir, "ledger.json"), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				kernels := routing.Route{Table: routing.MainID, Dst: routePrefix("10.40.0.0/24"), Protocol: 2, Link: "mgmt0"}
-				r.kernel.change(func(k *routing.Kernel) { k.Routes = append(k.Routes, kernels) })
 				r.converge()
 				if !strings.Contains(r.log.String(), "state not read") {
 					t.Errorf("no warning:\n%s", r.log)
 				}
-				if !r.kernel.has(func(rt routing.Route) bool { return rt == kernels }) {
+				if !r.kernel.has(func(rt routing.Route) bool {
+					return rt.Table == routing.MainID && rt.Dst.String() == "10.40.0.0/24" && rt.Protocol == routing.ProtocolKernel
+				}) {
 					t.Error("a route of the kernel's was deleted")
 				}
 				if l, err := engine.LoadLedger(r.stateDir); err != nil || len(l.Tables) != 2 {
@@ -181,7 +181,7 @@ func TestHoldersRemembered(t *testing.T) {
 			t.Fatal("the newcomer took it")
 		}
 		r.end()
-		r.kernel.set(func(k *fakeKernel) { k.picture.Routes = nil })
+		r.kernel.foreign(routing.Delete, r.kernel.ours()...)
 		r.make()
 		r.start(seedConfig(t))
 		if !holder() {

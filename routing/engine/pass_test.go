@@ -161,10 +161,8 @@ func TestEventsDump(t *testing.T) {
 		r.converge()
 		r.kernel.taken()
 		dumps, _ := r.kernel.count()
-		r.kernel.change(func(k *routing.Kernel) { // somebody deletes a fence
-			k.Routes = slices.DeleteFunc(k.Routes, func(rt routing.Route) bool {
-				return rt.Metric == routing.MetricFence && rt.Dst.String() == "10.96.0.0/16"
-			})
+		r.kernel.foreign(routing.Delete, routing.Route{
+			Table: 47, Dst: routePrefix("10.96.0.0/16"), Metric: routing.MetricFence, Type: routing.Unreachable, Protocol: routing.ProtocolNetclass,
 		})
 		r.wait(100 * time.Millisecond)
 		if got, want := textOf(opsOf(r.kernel.taken())), "fence: add route unreachable 10.96.0.0/16 table 47 metric 4000\n"; got != want {
@@ -188,7 +186,7 @@ func TestFlood(t *testing.T) {
 			dumps, _ := r.kernel.count()
 			passes := r.state().Pass.Passes
 			for range 10000 {
-				r.kernel.watch(true)
+				r.kernel.notify(true)
 				time.Sleep(100 * time.Microsecond)
 			}
 			r.wait(100 * time.Millisecond)
@@ -208,7 +206,7 @@ func TestFailedDump(t *testing.T) {
 		r.converge()
 		r.kernel.taken()
 		before := r.state()
-		r.kernel.link("ingress0", func(l *routing.Link) { l.Carrier = false })
+		r.kernel.SetCarrier("ingress0", false)
 		r.wait(100 * time.Millisecond)
 		waiting := r.condition("class/world-pod", "")
 		if waiting == nil {
@@ -216,7 +214,7 @@ func TestFailedDump(t *testing.T) {
 		}
 		r.kernel.taken()
 		r.kernel.set(func(k *fakeKernel) { k.dumpErr = errors.New("dump interrupted") })
-		r.kernel.change(func(k *routing.Kernel) { k.Routes = nil })
+		r.kernel.foreign(routing.Delete, r.kernel.ours()...)
 		r.wait(5 * time.Second)
 		if got := r.kernel.taken(); len(got) > 0 {
 			t.Errorf("changed without a picture:\n%s", textOf(opsOf(got)))
@@ -330,13 +328,11 @@ func TestMoves(t *testing.T) {
 		if sortedLines(after) != sortedLines(want) {
 			t.Errorf("after the move:\n%s\nwant:\n%s", sortedLines(after), sortedLines(want))
 		}
-		r.kernel.mu.Lock()
-		for _, rt := range r.kernel.picture.Routes {
+		for _, rt := range r.kernel.ours() {
 			if rt.Protocol != 150 {
 				t.Errorf("protocol %d: %s", rt.Protocol, rt)
 			}
 		}
-		r.kernel.mu.Unlock()
 		if s := r.state(); len(s.Pending) > 0 || !s.Pass.Synced {
 			t.Errorf("pending %v, synced %v", s.Pending, s.Pass.Synced)
 		}
@@ -426,9 +422,10 @@ func TestPublishedStatesStay(t *testing.T) {
 			}
 		}()
 		r.converge()
-		r.kernel.link("pod0", func(l *routing.Link) { l.Up, l.Carrier, l.Addrs = false, false, nil })
+		r.kernel.SetUp("pod0", false)
 		r.wait(100 * time.Millisecond)
-		r.kernel.link("pod0", func(l *routing.Link) { *l = seedLinks()[4] })
+		r.kernel.SetUp("pod0", true)
+		r.kernel.addAddrs("pod0")
 		r.wait(100 * time.Millisecond)
 		r.setNodes(seedNodes(t)[:2]...)
 		r.engine.Look()

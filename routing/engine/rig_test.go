@@ -3,7 +3,6 @@ package engine_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"netclass.dev/routing/engine"
 	"netclass.dev/routing/intent"
 	"netclass.dev/routing/inventory"
+	"netclass.dev/test/fakekernel"
 )
 
 // rig is one engine of node k8s-1 of the example cluster, with hands that a
@@ -170,111 +170,98 @@ func (r *rig) condition(object, reason string) *routing.Condition {
 	return nil
 }
 
-// fakeKernel is a kernel in memory that records what is asked of it.
+// fakeKernel is a kernel in memory that records what is asked of it, with the
+// kernel's times for a probe.
 type fakeKernel struct {
+	*fakekernel.Kernel
 	mu      sync.Mutex
-	picture routing.Kernel
 	dumps   int
-	batches [][]routing.Op
-	ranges  int
 	probes  int
-	watch   func(dump bool)
+	batches [][]routing.Op
+	notify  func(dump bool)
 
-	dumpErr  error
-	dumpTime time.Duration
-	onApply  func([]routing.Op) []error // before the change; nil errors: go on
-	dead     map[netip.Addr]bool
+	dumpErr error
+	onDump  func(*routing.Kernel)
+	onApply func([]routing.Op) []error // before the change; errors refuse
+	dead    map[netip.Addr]bool
+}
+
+// seedAddrs are this node's links and addresses.
+var seedAddrs = []struct {
+	link  string
+	addrs []string
+}{
+	{"mgmt0", []string{"10.40.0.1/24", "fd00:40::1/64"}},
+	{"node0", []string{"10.46.0.1/24", "fd00:46::1/64"}},
+	{"ingress0", []string{"10.47.0.1/24", "fd00:47::1/64"}},
+	{"pod0", []string{"10.48.0.1/24", "fd00:48::1/64"}},
+	{"cilium_host", []string{"10.244.1.1/32", "fd00:10:244:1::1/128"}},
 }
 
 func newFakeKernel() *fakeKernel {
-	return &fakeKernel{picture: routing.Kernel{Links: seedLinks(), Rules: stockRules()}, dead: map[netip.Addr]bool{}}
+	k := &fakeKernel{Kernel: fakekernel.New(), dead: map[netip.Addr]bool{}}
+	for _, s := range seedAddrs {
+		k.addLink(s.link)
+	}
+	return k
+}
+
+// addLink makes one of the seed's links.
+func (k *fakeKernel) addLink(name string) {
+	if err := k.AddLink(name); err != nil {
+		panic(err)
+	}
+	k.addAddrs(name)
+}
+
+func (k *fakeKernel) addAddrs(name string) {
+	for _, s := range seedAddrs {
+		for _, a := range s.addrs {
+			if s.link == name {
+				if err := k.AddAddr(name, netip.MustParsePrefix(a)); err != nil {
+					panic(err)
+				}
+			}
+		}
+	}
 }
 
 func (k *fakeKernel) Dump(ctx context.Context) (*routing.Kernel, error) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.dumps++
-	if k.dumpTime > 0 {
-		time.Sleep(k.dumpTime)
+	err, onDump := k.dumpErr, k.onDump
+	k.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	p, err := k.Kernel.Dump(ctx)
+	if err == nil && onDump != nil {
+		onDump(p)
 	}
-	if k.dumpErr != nil {
-		return nil, k.dumpErr
-	}
-	return &routing.Kernel{Links: slices.Clone(k.picture.Links), Rules: slices.Clone(k.picture.Rules), Routes: slices.Clone(k.picture.Routes)}, nil
+	return p, err
 }
 
-var errExists = errors.New("file exists")
-
-func (k *fakeKernel) Apply(_ context.Context, ops []routing.Op) []error {
+func (k *fakeKernel) Apply(ctx context.Context, ops []routing.Op) []error {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.batches = append(k.batches, slices.Clone(ops))
-	errs := make([]error, len(ops))
-	if k.onApply != nil {
-		if e := k.onApply(ops); e != nil {
-			errs = e
-		}
+	onApply := k.onApply
+	k.mu.Unlock()
+	var refused []error
+	if onApply != nil {
+		refused = onApply(ops)
 	}
-	failed := false
-	for i, op := range ops {
-		if errs[i] == nil {
-			errs[i] = k.one(op)
-		}
-		failed = failed || errs[i] != nil
-	}
-	if !failed {
-		return nil
-	}
-	return errs
-}
-
-func (k *fakeKernel) one(op routing.Op) error {
-	p := &k.picture
-	if op.IsRule() {
-		at := slices.Index(p.Rules, op.Rule)
-		switch {
-		case op.Verb == routing.Delete && at >= 0:
-			p.Rules = slices.Delete(p.Rules, at, at+1)
-		case op.Verb == routing.Add && at >= 0:
-			return errExists
-		case op.Verb == routing.Add:
-			p.Rules = append(p.Rules, op.Rule)
-			slices.SortStableFunc(p.Rules, func(a, b routing.Rule) int {
-				return (int(a.Family)-int(b.Family))<<32 + int(a.Priority) - int(b.Priority)
-			})
+	k.SetFaults(fakekernel.Faults{Apply: func(n int, _ routing.Op) error {
+		if refused != nil {
+			return refused[n]
 		}
 		return nil
-	}
-	at := slices.IndexFunc(p.Routes, func(r routing.Route) bool { return r.Key() == op.Route.Key() })
-	switch {
-	case op.Verb == routing.Delete:
-		p.Routes = slices.DeleteFunc(p.Routes, func(r routing.Route) bool { return r.Wanted() == op.Route })
-	case op.Verb == routing.Add && at >= 0:
-		return errExists
-	case op.Verb == routing.Replace && at >= 0:
-		p.Routes[at] = op.Route
-	default:
-		p.Routes = append(p.Routes, op.Route)
-	}
-	return nil
+	}})
+	return k.Kernel.Apply(ctx, ops)
 }
 
 func (k *fakeKernel) Watch(ctx context.Context, notify func(bool)) error {
-	k.mu.Lock()
-	k.watch = notify
-	k.mu.Unlock()
-	notify(true)
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (k *fakeKernel) SetRange([]routing.Protocol, []routing.TableID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.ranges++
+	k.set(func(k *fakeKernel) { k.notify = notify })
+	return k.Kernel.Watch(ctx, notify)
 }
 
 func (k *fakeKernel) Probe(ctx context.Context, link string, hop netip.Addr) (bool, error) {
@@ -294,23 +281,18 @@ func (k *fakeKernel) Probe(ctx context.Context, link string, hop netip.Addr) (bo
 	}
 }
 
-// change changes the kernel behind the engine's back, with the event that goes
-// with it.
-func (k *fakeKernel) change(f func(*routing.Kernel)) {
-	k.mu.Lock()
-	f(&k.picture)
-	watch := k.watch
-	k.mu.Unlock()
-	if watch != nil {
-		watch(true)
+// foreign makes changes as another process does.
+func (k *fakeKernel) foreign(verb routing.Verb, routes ...routing.Route) {
+	for _, r := range routes {
+		if err := k.Foreign(routing.Op{Verb: verb, Route: r}); err != nil {
+			panic(err)
+		}
 	}
 }
 
-func (k *fakeKernel) link(name string, f func(*routing.Link)) {
-	k.change(func(p *routing.Kernel) {
-		p.Links = slices.Clone(p.Links)
-		f(p.Link(name))
-	})
+// ours returns the routes that netclass has.
+func (k *fakeKernel) ours() []routing.Route {
+	return slices.DeleteFunc(k.Picture().Routes, func(r routing.Route) bool { return r.Protocol == routing.ProtocolKernel })
 }
 
 func (k *fakeKernel) die(hop netip.Addr, dead bool) {
@@ -326,21 +308,18 @@ func (k *fakeKernel) set(f func(*fakeKernel)) {
 }
 
 func (k *fakeKernel) has(f func(routing.Route) bool) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.ContainsFunc(k.picture.Routes, f)
+	return slices.ContainsFunc(k.Picture().Routes, f)
 }
 
+// text is every rule and route that is not the kernel's own.
 func (k *fakeKernel) text() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	var b strings.Builder
-	for _, r := range k.picture.Rules {
+	for _, r := range k.Picture().Rules {
 		if r.Protocol != routing.ProtocolKernel {
 			b.WriteString(r.String() + "\n")
 		}
 	}
-	for _, r := range k.picture.Routes {
+	for _, r := range k.ours() {
 		b.WriteString(r.String() + "\n")
 	}
 	return b.String()
@@ -377,13 +356,15 @@ func (s *fakeSpeaker) Set(_ context.Context, want *routing.Speak) error {
 	defer s.mu.Unlock()
 	s.orders = append(s.orders, want)
 	s.status.Wanted, s.status.PID = want != nil, 7
-	old := s.sessions
+	old := make(map[routing.SessionKey]routing.Session, len(s.sessions))
+	for _, o := range s.sessions {
+		old[o.Key] = o
+	}
 	s.sessions = nil
 	if want != nil {
 		for _, n := range want.Neighbors {
-			at := slices.IndexFunc(old, func(o routing.Session) bool { return o.Key == n.Key })
-			if at >= 0 {
-				s.sessions = append(s.sessions, old[at])
+			if o, ok := old[n.Key]; ok {
+				s.sessions = append(s.sessions, o)
 			} else {
 				s.sessions = append(s.sessions, routing.Session{Key: n.Key, Since: time.Now()})
 			}
@@ -496,34 +477,6 @@ func seedNodes(t *testing.T) []routing.Node {
 		t.Fatal(problems)
 	}
 	return nodes
-}
-
-func seedLinks() []routing.Link {
-	link := func(index int, name string, addrs ...string) routing.Link {
-		l := routing.Link{Name: name, Index: index, Up: true, Carrier: true, MTU: 1500, Kind: "veth"}
-		for _, a := range addrs {
-			l.Addrs = append(l.Addrs, routing.LinkAddr{Prefix: netip.MustParsePrefix(a)})
-		}
-		return l
-	}
-	return []routing.Link{
-		link(1, "lo", "127.0.0.1/8", "::1/128"),
-		link(2, "mgmt0", "10.40.0.1/24", "fd00:40::1/64"),
-		link(3, "node0", "10.46.0.1/24", "fd00:46::1/64"),
-		link(4, "ingress0", "10.47.0.1/24", "fd00:47::1/64"),
-		link(5, "pod0", "10.48.0.1/24", "fd00:48::1/64"),
-		link(6, "cilium_host", "10.244.1.1/32", "fd00:10:244:1::1/128"),
-	}
-}
-
-func stockRules() []routing.Rule {
-	rule := func(f routing.Family, priority uint32, table routing.TableID) routing.Rule {
-		return routing.Rule{Family: f, Priority: priority, Table: table, Protocol: routing.ProtocolKernel, SuppressPrefixLen: routing.NoSuppress}
-	}
-	return []routing.Rule{
-		rule(routing.IPv4, 0, routing.LocalID), rule(routing.IPv4, 32766, routing.MainID), rule(routing.IPv4, 32767, routing.DefaultID),
-		rule(routing.IPv6, 0, routing.LocalID), rule(routing.IPv6, 32766, routing.MainID),
-	}
 }
 
 // opsOf joins batches.

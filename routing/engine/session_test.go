@@ -218,14 +218,14 @@ func TestOwnLinkDown(t *testing.T) {
 		r.converge()
 		r.down("k8s-2", v4, routing.CauseConnection)
 		r.wait(time.Second)
-		r.kernel.link("pod0", func(l *routing.Link) { l.Carrier = false })
+		r.kernel.SetCarrier("pod0", false)
 		r.wait(100 * time.Millisecond)
 		for _, node := range []string{"k8s-2", "k8s-3"} {
 			for _, f := range routing.Families {
 				r.wantPath(node, f, false, "link down")
 			}
 		}
-		r.kernel.link("pod0", func(l *routing.Link) { l.Carrier = true })
+		r.kernel.SetCarrier("pod0", true)
 		r.wait(100 * time.Millisecond)
 		r.wantPath("k8s-2", v4, false, "held when the link went down")
 		r.wantPath("k8s-3", v4, true, "its session outlived the flap")

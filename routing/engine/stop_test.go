@@ -56,7 +56,7 @@ func TestStopFlush(t *testing.T) {
 		r.engine.Configure(seedConfig(t, "id: 47", "id: 48", "ipv6: 1000, ipv4: 1001", "ipv6: 1100, ipv4: 1101"), routing.ConfigStatus{}, nil)
 		r.wait(200 * time.Millisecond)
 		foreign := routing.Route{Table: 47, Dst: routePrefix("192.0.2.0/24"), Metric: 7, Protocol: 4, Link: "mgmt0"}
-		r.kernel.change(func(k *routing.Kernel) { k.Routes = append(k.Routes, foreign) })
+		r.kernel.foreign(routing.Add, foreign)
 		r.kernel.set(func(k *fakeKernel) { k.onApply = nil })
 		if text := r.kernel.text(); !strings.Contains(text, "lookup 47") || !strings.Contains(text, "lookup 48") {
 			t.Fatal("not both tables are there")
