@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,5 +151,50 @@ func TestPlanPagesEndWithThePass(t *testing.T) {
 	source.Publish(func(*routing.State) {})
 	if _, err := a.GetPlan(t.Context(), &pb.GetPlanRequest{PageSize: 1, PageToken: first.NextPageToken}); status.Code(err) != codes.Aborted {
 		t.Errorf("%v, want Aborted", err)
+	}
+}
+
+// Sessions with as many paths and refusals as are shown, and conditions without
+// number, fit into messages too.
+func TestLargePeersAndConditions(t *testing.T) {
+	t.Parallel()
+	st := servertest.Healthy()
+	long := strings.Repeat("long ", 400)
+	st.Peers = nil
+	for i := range 100 {
+		p := routing.PeerStatus{Neighbor: routing.Neighbor{Key: routing.SessionKey{Peer: fmt.Sprintf("node-%03d", i), Family: routing.IPv4}}}
+		for j := range 3000 {
+			path := routing.Path{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i), byte(j >> 8), byte(j)}), 32), NextHop: netip.MustParseAddr("10.48.0.2")}
+			p.Accepted = append(p.Accepted, path)
+			p.Refused = append(p.Refused, routing.Refusal{Path: path, Reason: "belongs to another node"})
+		}
+		st.Peers = append(st.Peers, p)
+	}
+	for range 20000 {
+		st.Conditions = append(st.Conditions, routing.Condition{Object: "kernel", Reason: "X", Message: long})
+	}
+	a := api(t, servertest.Start(t, servertest.NewSource(st)))
+	status, err := a.GetStatus(t.Context(), &pb.GetStatusRequest{})
+	if err != nil || proto.Size(status) > 4<<20 || len(status.GetStatus().GetConditions()) < 1000 {
+		t.Errorf("status: %d bytes, %v", proto.Size(status), err)
+	}
+	names, token := map[string]bool{}, ""
+	for {
+		resp, err := a.ListPeers(t.Context(), &pb.ListPeersRequest{View: pb.PeerView_PEER_VIEW_FULL, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range resp.Peers {
+			names[p.Name] = true
+			if p.Accepted != 3000 || len(p.AcceptedPaths) != 1000 || len(p.Refusals) != 1000 {
+				t.Fatalf("%s: %d accepted, %d shown, %d refusals", p.Name, p.Accepted, len(p.AcceptedPaths), len(p.Refusals))
+			}
+		}
+		if token = resp.NextPageToken; token == "" {
+			break
+		}
+	}
+	if len(names) != 100 {
+		t.Errorf("%d peers", len(names))
 	}
 }

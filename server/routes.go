@@ -102,7 +102,7 @@ func (v *view) wantedState(r routeRow) pb.ObjectState {
 		return pb.ObjectState_OBJECT_STATE_MISSING
 	case r.have.Wanted() != *r.want:
 		return pb.ObjectState_OBJECT_STATE_DIFFERENT
-	case v.held[r.want.Dst] && v.kind(r.want) == pb.RouteKind_ROUTE_KIND_CLASS_PATH:
+	case v.held[r.want.Via] && v.kind(r.want) == pb.RouteKind_ROUTE_KIND_CLASS_PATH:
 		return pb.ObjectState_OBJECT_STATE_HELD
 	}
 	return pb.ObjectState_OBJECT_STATE_INSTALLED

@@ -3,16 +3,17 @@ package server
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
 )
 
 // Bounds of what one answer lists without pages.
 const (
-	maxConditions = 5000
-	maxText       = 1000
-	maxTexts      = 100
-	maxPaths      = 1000
+	maxText  = 1000
+	maxTexts = 100
+	maxPaths = 1000
 )
 
 // GetStatus implements the service.
@@ -49,8 +50,13 @@ func (v *view) status() *pb.Status {
 			m.TablesReady++
 		}
 	}
-	for i := range v.Conditions[:min(len(v.Conditions), maxConditions)] {
-		m.Conditions = append(m.Conditions, condition(&v.Conditions[i]))
+	bytes := 0
+	for i := range v.Conditions {
+		c := condition(&v.Conditions[i])
+		if bytes += proto.Size(c) + 8; bytes > pageBytes {
+			break
+		}
+		m.Conditions = append(m.Conditions, c)
 	}
 	return m
 }

@@ -20,7 +20,7 @@ type view struct {
 	tables  map[routing.TableID]string
 	own     map[netip.Prefix]bool   // this node's pod CIDRs
 	peerOf  map[netip.Prefix]string // whose pod CIDR a prefix is
-	held    map[netip.Prefix]bool   // prefixes of sessions that are held
+	held    map[netip.Addr]bool     // next hops whose session is down and held
 	links   map[string]*routing.Link
 	rows    func() map[routing.TableID][]routeRow
 	rules   func() []ruleRow
@@ -55,14 +55,14 @@ func (v *view) index() {
 	for _, t := range v.plan.Tables {
 		v.tables[t.ID] = t.Name
 	}
-	v.own, v.peerOf, v.held = map[netip.Prefix]bool{}, map[netip.Prefix]string{}, map[netip.Prefix]bool{}
+	v.own, v.peerOf, v.held = map[netip.Prefix]bool{}, map[netip.Prefix]string{}, map[netip.Addr]bool{}
 	for i := range v.Peers {
 		p := &v.Peers[i]
 		for _, path := range p.Accepted {
 			v.peerOf[path.Prefix] = p.Neighbor.Key.Peer
-			if p.Held {
-				v.held[path.Prefix] = true
-			}
+		}
+		if p.Held {
+			v.held[p.Neighbor.Remote] = true
 		}
 	}
 	for i := range v.Inventory.Nodes {

@@ -51,7 +51,7 @@ func (v *view) watchObjects() []object {
 	for _, n := range v.nodes() {
 		add(&pb.Object{Name: "nodes/" + n.Name, Value: &pb.Object_Node{Node: v.node(n, sessions)}})
 	}
-	for i := range v.Conditions[:min(len(v.Conditions), maxConditions)] {
+	for i := range v.Conditions {
 		c := condition(&v.Conditions[i])
 		add(&pb.Object{Name: "conditions/" + c.Object + "/" + c.Reason, Value: &pb.Object_Condition{Condition: c}})
 	}

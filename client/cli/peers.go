@@ -56,7 +56,7 @@ func (a *app) peerTable(list []*pb.Peer) {
 			uptime = a.since(p.GetSince())
 		}
 		rows = append(rows, row(p.GetName(), family(p.GetFamily()), p.GetRemoteAddress(), a.session(p), uptime,
-			p.GetReceived(), p.GetAccepted(), refused(p), p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), join("; ", p.GetReason(), p.GetLastError())))
+			p.GetReceived(), p.GetAccepted(), refused(p), p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), why(p)))
 	}
 	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> +LINK +LOCAL +ASN> +ROLE +REASON"), rows)
 	a.footer("%s, %d Established", count(len(list), "session"), established)
@@ -105,7 +105,7 @@ func (a *app) peerDetail(p *pb.Peer) {
 	a.say("%s %s\n", clean(p.GetName()), family(p.GetFamily()))
 	a.pairs("  ", []pair{
 		{"State", state},
-		{"Reason", cell{p.GetReason(), fair}},
+		{"Reason", cell{reasonBeside(p), fair}},
 		{"Role", cell{text: fmt.Sprintf("%s, AS %d", role(p), p.GetPeerAsn())}},
 		{"Link", cell{text: p.GetLink()}},
 		{"Local", cell{text: p.GetLocalAddress()}},
@@ -153,5 +153,16 @@ func lastError(p *pb.Peer) string {
 	}
 	return join(": ", causes[p.GetLastDownCause()], p.GetLastError())
 }
+
+// reasonBeside is why there is no session, unless the last error says it.
+func reasonBeside(p *pb.Peer) string {
+	if p.GetReason() == p.GetLastError() {
+		return ""
+	}
+	return p.GetReason()
+}
+
+// why joins all that is known of a session that is not up.
+func why(p *pb.Peer) string { return join("; ", reasonBeside(p), lastError(p)) }
 
 func pathText(p *pb.Path) string { return join(" via ", p.GetPrefix(), p.GetNextHop()) }

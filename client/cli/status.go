@@ -107,8 +107,10 @@ func (a *app) kernelLine(p *pb.PassStatus) cell {
 	switch {
 	case p.GetError() != "":
 		return cell{fmt.Sprintf("%s, %d failed; %s", pending, p.GetFailed(), passes), bad}
-	case p.GetPending() > 0 || !p.GetSynced():
+	case p.GetPending() > 0:
 		return cell{pending + "; " + passes, fair}
+	case !p.GetSynced():
+		return cell{"as planned, not all is known yet; " + passes, fair}
 	}
 	return cell{text: "as planned; " + passes}
 }

@@ -116,7 +116,7 @@ func (a *app) objectLine(o *pb.Object) (cell, string) {
 		if v.Peer.GetHeld() {
 			held = "routes held"
 		}
-		return state, join("; ", v.Peer.GetRemoteAddress(), held, v.Peer.GetReason(), lastError(v.Peer))
+		return state, join("; ", v.Peer.GetRemoteAddress(), held, why(v.Peer))
 	case *pb.Object_Node:
 		return cell{text: "Known"}, join(",", v.Node.GetPodCidrs()...)
 	case *pb.Object_Condition:
