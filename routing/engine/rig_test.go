@@ -183,6 +183,7 @@ type fakeKernel struct {
 	dumpErr error
 	onDump  func(*routing.Kernel)
 	onApply func([]routing.Op) []error // before the change; errors refuse
+	applied func(routing.Op, *routing.Kernel)
 	dead    map[netip.Addr]bool
 }
 
@@ -214,7 +215,11 @@ func (k *fakeKernel) addLink(name string) {
 	k.addAddrs(name)
 }
 
+// addAddrs gives a link that exists the addresses that it lacks.
 func (k *fakeKernel) addAddrs(name string) {
+	if k.Picture().Link(name) == nil {
+		return
+	}
 	for _, s := range seedAddrs {
 		for _, a := range s.addrs {
 			if s.link == name {
@@ -244,13 +249,13 @@ func (k *fakeKernel) Dump(ctx context.Context) (*routing.Kernel, error) {
 func (k *fakeKernel) Apply(ctx context.Context, ops []routing.Op) []error {
 	k.mu.Lock()
 	k.batches = append(k.batches, slices.Clone(ops))
-	onApply := k.onApply
+	onApply, applied := k.onApply, k.applied
 	k.mu.Unlock()
 	var refused []error
 	if onApply != nil {
 		refused = onApply(ops)
 	}
-	k.SetFaults(fakekernel.Faults{Apply: func(n int, _ routing.Op) error {
+	k.SetFaults(fakekernel.Faults{Applied: applied, Apply: func(n int, _ routing.Op) error {
 		if refused != nil {
 			return refused[n]
 		}
