@@ -111,10 +111,10 @@ func (v *view) wantedState(r routeRow) pb.ObjectState {
 // kind says what a route of ours is for. Metrics tell most of it: they are
 // distinct by source.
 func (v *view) kind(r *routing.Route) pb.RouteKind {
-	switch {
-	case r.Metric == routing.MetricHold:
+	switch r.Metric {
+	case routing.MetricHold:
 		return pb.RouteKind_ROUTE_KIND_DEFAULT_HOLD
-	case r.Metric == routing.MetricFallback:
+	case routing.MetricFallback:
 		return pb.RouteKind_ROUTE_KIND_FALLBACK
 	}
 	switch routing.RouteStage(*r) {

@@ -113,7 +113,12 @@ func TestPermissionNamesTheGroup(t *testing.T) {
 	go func() {
 		served <- server.New(server.Config{Source: servertest.NewSource(servertest.Healthy()), Readers: "adm", Admins: "staff"}).Serve(ctx, l)
 	}()
-	defer func() { cancel(); <-served }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
 	const adm = 4 // in Debian's and everybody's /etc/group
 	for name, c := range map[string]struct {
 		groups []uint32
@@ -228,16 +233,15 @@ func TestWatch(t *testing.T) {
 			_ = child.Process.Signal(os.Interrupt)
 		} else {
 			cancel()
-			<-served
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
 			code, message = 1, "netclassctl: netclassd is stopping\n"
 		}
 		_ = child.Wait()
 		if got := child.ProcessState.ExitCode(); got != code || stderr.String() != message {
 			t.Errorf("%s: exit %d, %q", end, got, stderr.String())
 		}
-		if end == "interrupt" {
-			cancel()
-			<-served
-		}
+		cancel()
 	}
 }
