@@ -57,7 +57,10 @@ func run(f flags) error {
 
 	var tasks sync.WaitGroup
 	tasks.Go(func() { d.engine.Run(ctx) })
-	tasks.Go(func() { d.reloadOnSignal() })
+	tasks.Go(d.reloadOnSignal)
+	if config.Idle() {
+		tasks.Go(d.waitForConfig)
+	}
 	served := server.New(server.Config{Source: d, Log: log.Logger, Readers: config.API.Readers, Admins: config.API.Admins}).Serve(ctx, listener)
 	if ctx.Err() == nil {
 		// Without its socket nobody can see or change the daemon; it is better
@@ -210,6 +213,25 @@ func (d *daemon) reloadOnSignal() {
 			_ = d.Reload(d.ctx, false)
 		}
 	}
+}
+
+// waitForConfig takes up the configuration that a daemon without one waits for.
+// After that a change waits for somebody to say so.
+func (d *daemon) waitForConfig() {
+	ctx, stop := context.WithCancel(d.ctx)
+	defer stop()
+	intent.Watch(ctx, d.config, d.log.Logger, func() {
+		config, err := load(d.config)
+		if err == nil && config.Idle() {
+			return
+		}
+		if err != nil && d.engine.State().Config.Error == brief(err) {
+			return
+		}
+		if d.Reload(d.ctx, false) == nil {
+			stop()
+		}
+	})
 }
 
 func brief(err error) string {
