@@ -42,11 +42,10 @@ func (s *story) para(format string, args ...any) {
 		}
 		line += word
 	}
-	fmt.Fprintln(s.out, line)
+	fmt.Fprintf(s.out, "%s\n\n", line)
 }
 
 func (s *story) lines(lines ...string) {
-	fmt.Fprintln(s.out)
 	for _, l := range lines {
 		fmt.Fprintln(s.out, l)
 	}
@@ -78,7 +77,6 @@ func (s *story) table(rows [][]string) {
 			}
 		}
 	}
-	fmt.Fprintln(s.out)
 	for _, row := range rows {
 		var line strings.Builder
 		line.WriteString("  ")

@@ -135,7 +135,7 @@ func (c *cluster) routerSawNothing() {
 	c.t.Errorf("the router saw %d cluster packets: %s %v", counts.Total(), strings.Join(offenders, " "), err)
 }
 
-// monitor records every change of the node's rules and routes.
+// monitor records every change of the node's rules and routes that is ours.
 type monitor struct {
 	*lab.Process
 	read int
@@ -143,7 +143,7 @@ type monitor struct {
 
 func (c *cluster) monitor(n *lab.Node) *monitor {
 	c.t.Helper()
-	p, err := n.Start(lab.Command{Path: need.Program(c.t, "ip"), Args: []string{"monitor", "route", "rule"}, Name: fmt.Sprintf("monitor-%d", time.Now().UnixNano())})
+	p, err := n.Start(lab.Command{Path: need.Program(c.t, "ip"), Args: []string{"-N", "monitor", "route", "rule"}, Name: fmt.Sprintf("monitor-%d", time.Now().UnixNano())})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -151,18 +151,21 @@ func (c *cluster) monitor(n *lab.Node) *monitor {
 	return &monitor{Process: p}
 }
 
-// changes returns the lines that are new since the last call.
+// changes returns the lines that are new since the last call and of our
+// protocol. The kernel tells others, of its own, long after an event.
 func (m *monitor) changes() []string {
 	b, err := os.ReadFile(m.Log)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	text := strings.TrimSpace(string(b[m.read:]))
-	m.read = len(b)
-	if text == "" {
-		return nil
+	var lines []string
+	for line := range strings.Lines(string(b[m.read:])) {
+		if strings.Contains(line, "proto 148") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
 	}
-	return strings.Split(text, "\n")
+	m.read = len(b)
+	return lines
 }
 
 // must ends the test on an error.

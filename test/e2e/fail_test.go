@@ -63,8 +63,9 @@ func (c *cluster) unchanged(m *monitor, what string) {
 
 // TestDaemonsEnd restarts and kills daemons and speakers under pings: no packet
 // is lost and no route is touched.
+//
+// It runs alone in this package, for the sake of the three seconds.
 func TestDaemonsEnd(t *testing.T) {
-	t.Parallel()
 	c := start(t, lab.NetclassdOptions{})
 	c.sessionsUp(convergence)
 	m := c.monitor(c.Node(1))

@@ -35,6 +35,10 @@ func openEcho(from, to netip.Addr, run uint64) (*echoSocket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ICMP socket: %w", err)
 	}
+	if err := tune(fd, to.Is6()); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("tune ICMP socket: %w", err)
+	}
 	if from.IsValid() {
 		if err := unix.Bind(fd, sockaddr(from)); err != nil {
 			unix.Close(fd)
@@ -47,6 +51,25 @@ func openEcho(from, to netip.Addr, run uint64) (*echoSocket, error) {
 	}
 	// The file is non-blocking and a socket, so reads take deadlines.
 	return &echoSocket{file: os.NewFile(uintptr(fd), "icmp"), v6: to.Is6(), run: run}, nil
+}
+
+// tune leaves only replies to the socket, and room for those that come while a
+// busy machine does not let us read: a reply dropped here would look like one
+// lost in the network.
+func tune(fd int, v6 bool) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20); err != nil {
+		return err
+	}
+	if v6 { // a bit for each type, set to block it (RFC 3542)
+		var f unix.ICMPv6Filter
+		for i := range f.Data {
+			f.Data[i] = ^uint32(0)
+		}
+		f.Data[129>>5] &^= 1 << (129 & 31)
+		return unix.SetsockoptICMPv6Filter(fd, unix.SOL_ICMPV6, unix.ICMPV6_FILTER, &f)
+	}
+	const icmpFilter = 1                                        // ICMP_FILTER of linux/icmp.h: a bit for each type, set to block it
+	return unix.SetsockoptInt(fd, unix.SOL_RAW, icmpFilter, -2) // all but type 0
 }
 
 func (s *echoSocket) close() error { return s.file.Close() }
