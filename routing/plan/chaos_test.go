@@ -195,7 +195,17 @@ func (c *chaos) bendConfig() {
 	t.Routes.Peers = &peers
 	def := *t.Routes.Default
 	t.Routes.Default = &def
-	switch c.draw("configuration", 11) {
+	switch c.draw("configuration", 12) {
+	case 11: // a table of its own for the replies of VIPs
+		if len(cfg.Tables) > 1 {
+			cfg.Tables = cfg.Tables[:1]
+			return
+		}
+		vips := seedConfig().Tables[0]
+		vips.Name, vips.ID = "vips", 49
+		vips.Rules = []routing.Selector{{From: "loadBalancers", Priority: routing.PerFamily[uint32]{IPv6: 900, IPv4: 901}}}
+		vips.Routes.Connected = []string{"ingress0"}
+		cfg.Tables = append(cfg.Tables, vips)
 	case 0:
 		cfg.Guard = seedConfig().Guard
 	case 1:

@@ -175,3 +175,25 @@ func TestCalico(t *testing.T) {
 		t.Errorf("a restart writes:\n%s", opsText(ops))
 	}
 }
+
+// Two tables lead to the peers: each has the routes, and nothing is counted or
+// shown twice.
+func TestTwoTablesOfPeers(t *testing.T) {
+	w := seed()
+	second := seedConfig().Tables[0]
+	second.Name, second.ID, second.Rules = "vips", 49, nil
+	w.Config.Tables = append(w.Config.Tables, second)
+	p := w.make()
+	if c := class(t, p, "pod-pod"); c.Peers != 4 || c.Separated != 4 {
+		t.Errorf("%d peers, %d separated; want 4 and 4", c.Peers, c.Separated)
+	}
+	if s := peerStatus(t, p, "k8s-2", routing.IPv4); len(s.Accepted) != 1 {
+		t.Errorf("accepted %v", s.Accepted)
+	}
+	lines := strings.Join(text(p, routing.IPv4), "\n")
+	for _, table := range []string{"47", "49"} {
+		if !strings.Contains(lines, "10.244.2.0/24 via 10.48.0.2 dev pod0 table "+table+" metric 10") {
+			t.Errorf("table %s has no path to k8s-2:\n%s", table, lines)
+		}
+	}
+}

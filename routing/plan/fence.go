@@ -39,16 +39,25 @@ func (m *maker) unknownNetwork(f routing.Family) string {
 		if c.Delegated || !m.gatewayless(c.Link) || m.links[c.Link] == nil {
 			continue
 		}
-		unknown := len(m.networks[c.Link]) == 0
+		unknown := len(m.networks[c.Link]) == 0 && !m.numbered(c.Link, routing.IPv4) && !m.numbered(c.Link, routing.IPv6)
 		if _, configured := m.cfg.Cluster.Address(c.Link); configured && m.self != nil && !unknown {
 			said, _ := m.nodeAddress(m.at, routing.HopLink, c.Link, f)
-			unknown = said.IsValid() && len(familyNetworks(m.networks[c.Link], f)) == 0
+			unknown = said.IsValid() && len(familyNetworks(m.networks[c.Link], f)) == 0 && !m.numbered(c.Link, f)
 		}
 		if unknown {
 			return "the " + f.String() + " network of " + c.Link + " is not known yet, so it cannot be fenced"
 		}
 	}
 	return ""
+}
+
+// numbered reports whether a link has an address of the family, if only a host
+// address that makes no network, as tunnels have.
+func (m *maker) numbered(name string, f routing.Family) bool {
+	l := m.links[name]
+	return l != nil && slices.ContainsFunc(l.Addrs, func(a routing.LinkAddr) bool {
+		return routing.FamilyOf(a.Prefix.Addr()) == f && !a.Prefix.Addr().IsLinkLocalUnicast()
+	})
 }
 
 // fenced returns the prefixes of the named networks and of the class links of

@@ -19,7 +19,7 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 	if p == nil {
 		return
 	}
-	tally := m.tally(p.Link)
+	tally := m.tally(p.Link, t.ID)
 	usable := make(map[routing.Family]string)
 	for _, f := range routing.Families {
 		if ok, why := m.usable(p.Link, f); !ok {
@@ -60,9 +60,14 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 	}
 }
 
-func (m *maker) tally(link string) *tally {
+// tally returns the count of a class link's peers. Where two tables lead over one
+// link the first counts for it.
+func (m *maker) tally(link string, table routing.TableID) *tally {
 	if m.tallies[link] == nil {
-		m.tallies[link] = &tally{}
+		m.tallies[link] = &tally{table: table}
+	}
+	if m.tallies[link].table != table {
+		return &tally{}
 	}
 	return m.tallies[link]
 }

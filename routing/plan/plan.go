@@ -58,7 +58,10 @@ type maker struct {
 }
 
 // tally counts the pod CIDRs of peers by where their packets go.
-type tally struct{ peers, separated, fallback int }
+type tally struct {
+	table                      routing.TableID
+	peers, separated, fallback int
+}
 
 func newMaker(in *routing.Inputs) *maker {
 	m := &maker{

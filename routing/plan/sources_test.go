@@ -179,6 +179,15 @@ func TestDefaultWaitsForUnknownNetwork(t *testing.T) {
 	}
 	wantSaid(t, p, "ipv6 default: the ipv6 network of pod0 is not known yet, so it cannot be fenced")
 
+	// A tunnel has an address and no network: there is nothing to wait for.
+	w = seed()
+	w.link("pod0").Addrs = upLink("pod0", "10.244.1.9/32", "fd00:10:244:1::9/128").Addrs
+	for _, f := range routing.Families {
+		if lines := strings.Join(text(w.make(), f), "\n"); !strings.Contains(lines, "default ") {
+			t.Errorf("there is no default:\n%s", lines)
+		}
+	}
+
 	// What was seen once is known for good.
 	w = seed()
 	w.settle()

@@ -130,6 +130,9 @@ func (m *maker) mesh(b *routing.BGP) {
 			m.listen(s.local, mesh.Link)
 		}
 		sides[f] = s
+		if s.up {
+			m.misnamed(mesh, f)
+		}
 	}
 	m.meshRemotes(mesh)
 	m.plan.Speak.Neighbors = make([]routing.Neighbor, 0, 2*(len(m.nodes)+len(b.Upstreams)))
@@ -145,6 +148,18 @@ func (m *maker) mesh(b *routing.BGP) {
 		if sides[f].used {
 			m.originate(f, sides[f].local)
 		}
+	}
+}
+
+// misnamed says so when the other nodes are told an address of ours on the mesh
+// link that it does not have: they would dial into the void.
+func (m *maker) misnamed(mesh *routing.Mesh, f routing.Family) {
+	if m.self == nil {
+		return
+	}
+	known, _ := m.nodeAddress(m.at, mesh.Address, mesh.Link, f)
+	if known.IsValid() && !m.hasAddress(mesh.Link, known) {
+		m.condition("node/"+m.self.Name, "OtherAddress", "the other nodes are told that its address on %s is %s, but the link does not have it", mesh.Link, known)
 	}
 }
 

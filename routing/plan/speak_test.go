@@ -167,6 +167,10 @@ func TestNothingOnUnusableAddress(t *testing.T) {
 	}
 
 	w = seed()
+	w.node("k8s-1").Annotations["net.renner.uno/pod0-v4"] = "10.48.0.9"
+	wantSaid(t, w.make(), "node/k8s-1 OtherAddress: the other nodes are told that its address on pod0 is 10.48.0.9, but the link does not have it")
+
+	w = seed()
 	for i := range w.link("pod0").Addrs {
 		w.link("pod0").Addrs[i].Secondary = true
 	}
