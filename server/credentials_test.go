@@ -104,7 +104,12 @@ func TestCredentials(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	go func() { served <- s.Serve(ctx, l) }()
-	defer func() { cancel(); <-served }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
 
 	const nobody = 65534
 	call := func(credential syscall.Credential) map[string]answer {

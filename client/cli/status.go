@@ -110,7 +110,7 @@ func (a *app) kernelLine(p *pb.PassStatus) cell {
 	case p.GetPending() > 0:
 		return cell{pending + "; " + passes, fair}
 	case !p.GetSynced():
-		return cell{"as planned, not all is known yet; " + passes, fair}
+		return cell{"as planned so far; " + passes, fair}
 	}
 	return cell{text: "as planned; " + passes}
 }
