@@ -1,7 +1,9 @@
 package bgp
 
 import (
+	"net"
 	"reflect"
+	"unsafe"
 
 	"github.com/osrg/gobgp/v3/pkg/config/oc"
 	"github.com/osrg/gobgp/v3/pkg/server"
@@ -34,6 +36,16 @@ func neighborConf(s *server.BgpServer, addr string) *oc.Neighbor {
 		return nil
 	}
 	return (*oc.Neighbor)(conf.UnsafePointer())
+}
+
+// acceptChannel returns where GoBGP keeps the channel of accepted connections.
+// It is changed by StartBgp alone, before the first neighbour is there.
+func acceptChannel(s *server.BgpServer) *chan *net.TCPConn {
+	field := reflect.ValueOf(s).Elem().FieldByName("acceptCh")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[chan *net.TCPConn]() {
+		panic("this is not the GoBGP that the speaker was built for")
+	}
+	return (*chan *net.TCPConn)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
 // adjust corrects a neighbour's record as its state changes. GoBGP calls it

@@ -217,18 +217,11 @@ func (s *speaker) retryListen(now time.Time) string {
 // forgetPassword takes a former neighbour's MD5 key off the listeners; GoBGP
 // leaves it there when it deletes the neighbour.
 func (s *speaker) forgetPassword(remote netip.Addr) {
-	sig := unix.TCPMD5Sig{}
-	if remote.Is4() {
-		sig.Addr.Family = unix.AF_INET
-		copy(sig.Addr.Data[2:], remote.AsSlice())
-	} else {
-		sig.Addr.Family = unix.AF_INET6
-		copy(sig.Addr.Data[6:], remote.AsSlice())
-	}
+	sig := md5Key(remote)
 	for _, l := range s.listeners {
 		if l.Addr.Is4() == remote.Is4() {
 			// ENOENT: it had none.
-			_ = unix.SetsockoptTCPMD5Sig(l.fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, &sig)
+			_ = unix.SetsockoptTCPMD5Sig(l.fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, sig)
 		}
 	}
 }

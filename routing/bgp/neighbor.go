@@ -84,7 +84,7 @@ func peerConfig(n *routing.Neighbor, port uint16, asn uint32) *api.Peer {
 			IdleHoldTimeAfterReset: 1,
 		}},
 		Transport: &api.Transport{
-			PassiveMode:   n.Passive,
+			PassiveMode:   true, // we dial: see dialer
 			RemotePort:    remotePort,
 			BindInterface: n.Link,
 		},
@@ -128,6 +128,7 @@ func (s *speaker) setNeighbor(addr string, n *routing.Neighbor, restarting bool)
 		return nil
 	case p.failed == "" && sameSession(&p.neighbor, n):
 		p.neighbor, p.look = *n, true
+		s.dialer.retime(addr, n.Timers)
 		if _, err := s.bgp.UpdatePeer(background, &api.UpdatePeerRequest{Peer: s.peerConfig(n)}); err != nil {
 			return fmt.Errorf("update peer %s: %w", n.Key, err)
 		}
@@ -157,6 +158,7 @@ func (s *speaker) peerConfig(n *routing.Neighbor) *api.Peer {
 
 func (s *speaker) addPeer(p *session) error {
 	p.added, p.resetAt = time.Now(), time.Time{}
+	s.dialer.aim(p.addr, &p.neighbor, s.want.Port, s.want.ASN)
 	if err := s.bgp.AddPeer(background, &api.AddPeerRequest{Peer: s.peerConfig(&p.neighbor)}); err != nil {
 		p.failed = "add peer: " + err.Error()
 		return fmt.Errorf("add peer %s: %w", p.Key, err)
@@ -168,6 +170,7 @@ func (s *speaker) addPeer(p *session) error {
 // deletePeer takes the neighbour out of GoBGP, with a CEASE when the session is
 // up.
 func (s *speaker) deletePeer(p *session) error {
+	s.dialer.forget(p.addr)
 	if p.failed != "" {
 		return nil // never got in
 	}

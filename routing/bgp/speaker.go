@@ -33,6 +33,8 @@ type speaker struct {
 	watch *watcher
 	bgp   *server.BgpServer // nil until the first order
 
+	dialer *dialer
+
 	want      *routing.Speak
 	listeners []listener
 	unbound   []unbound
@@ -44,7 +46,11 @@ type speaker struct {
 }
 
 func newSpeaker(conn net.Conn) *speaker {
-	return &speaker{conn: conn, watch: newWatcher(), sessions: make(map[string]*session)}
+	s := &speaker{conn: conn, watch: newWatcher(), sessions: make(map[string]*session)}
+	s.dialer = newDialer(func(addr string, err error) {
+		s.watch.put(happening{addr: addr, kind: dialFailed, text: err.Error()})
+	})
+	return s
 }
 
 func (s *speaker) run(orders <-chan *speakerv1.Order, failed <-chan error) error {

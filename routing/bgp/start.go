@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"fmt"
+	"net"
 
 	api "github.com/osrg/gobgp/v3/api"
 	"github.com/osrg/gobgp/v3/pkg/server"
@@ -18,7 +19,12 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	s.bgp = server.NewBgpServer(server.LoggerOption(s.watch))
 	s.watch.onState = func(addr string, to routing.SessionState) {
 		adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr))
+		s.dialer.state(addr, to)
 	}
+	// Without a listener GoBGP makes no channel of accepted connections, which
+	// is where those that we dial come in.
+	accepted := acceptChannel(s.bgp)
+	*accepted = make(chan *net.TCPConn)
 	go s.bgp.Serve()
 
 	global := &api.Global{Asn: want.ASN, RouterId: want.RouterID.String(), ListenPort: -1}
@@ -31,6 +37,7 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	if err := s.bgp.StartBgp(background, &api.StartBgpRequest{Global: global}); err != nil {
 		return nil, fmt.Errorf("start BGP: %w", err)
 	}
+	s.dialer.accept = *accepted
 	// No neighbour is known yet, so GoBGP closes whatever has come in by the
 	// listeners before they were bound to their links.
 	if err := s.bindListeners(usable, want.Port); err != nil {
