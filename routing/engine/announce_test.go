@@ -124,3 +124,25 @@ func TestSpeakerErrors(t *testing.T) {
 		}
 	})
 }
+
+// TestHungSpeaker: a speaker that confirms nothing keeps the kernel waiting for
+// no longer than a withdrawal is worth.
+func TestHungSpeaker(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.speaker.mu.Lock()
+		r.speaker.hung = true
+		r.speaker.mu.Unlock()
+		r.kernel.taken()
+		r.kernel.DeleteLink("cilium_host")
+		r.wait(1500 * time.Millisecond)
+		if !r.kernel.has(func(rt routing.Route) bool { return rt.Type == routing.Throw && rt.Dst.String() == "10.244.1.0/24" }) {
+			t.Error("the kernel still waits")
+		}
+		r.speaker.taken()
+		r.wait(time.Minute)
+		if o := r.speaker.taken(); len(o) > 0 {
+			t.Errorf("%d orders again", len(o))
+		}
+	})
+}

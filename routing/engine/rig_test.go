@@ -185,6 +185,7 @@ type fakeKernel struct {
 	onApply func([]routing.Op) []error // before the change; errors refuse
 	applied func(routing.Op, *routing.Kernel)
 	dead    map[netip.Addr]bool
+	probing error
 }
 
 // seedAddrs are this node's links and addresses.
@@ -272,8 +273,11 @@ func (k *fakeKernel) Watch(ctx context.Context, notify func(bool)) error {
 func (k *fakeKernel) Probe(ctx context.Context, link string, hop netip.Addr) (bool, error) {
 	k.mu.Lock()
 	k.probes++
-	dead := k.dead[hop]
+	dead, err := k.dead[hop], k.probing
 	k.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
 	took := time.Millisecond
 	if dead {
 		took = 3100 * time.Millisecond
@@ -353,10 +357,17 @@ type fakeSpeaker struct {
 	sessions []routing.Session
 	status   routing.SpeakerStatus
 	onSet    func(*routing.Speak)
+	hung     bool   // it confirms nothing
 	closed   []bool // each Close, with CEASE or not
 }
 
-func (s *fakeSpeaker) Set(_ context.Context, want *routing.Speak) error {
+func (s *fakeSpeaker) Set(ctx context.Context, want *routing.Speak) error {
+	s.mu.Lock()
+	hung := s.hung
+	s.mu.Unlock()
+	if hung {
+		defer func() { <-ctx.Done() }()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.orders = append(s.orders, want)

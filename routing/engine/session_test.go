@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -380,4 +381,50 @@ func TestRestartOff(t *testing.T) {
 		r.start(seedConfig(t, "asn: 64512", "asn: 64512\n  gracefulRestart: {restartTime: 0s}"))
 		r.wantPath("k8s-2", v4, false, "after the start")
 	})
+}
+
+// TestProbeCannotBeMade: what is not known to be dead is held.
+func TestProbeCannotBeMade(t *testing.T) {
+	for _, cause := range []routing.DownCause{routing.CauseConnection, routing.CauseHoldTimer} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.converge()
+			r.kernel.set(func(k *fakeKernel) { k.probing = errors.New("no buffer space available") })
+			r.down("k8s-2", v4, cause)
+			r.wait(9900 * time.Millisecond)
+			r.wantPath("k8s-2", v4, true, "within the restart time")
+			r.wait(200 * time.Millisecond)
+			r.wantPath("k8s-2", v4, false, "after it")
+		})
+	}
+}
+
+// TestFlap: a link that goes down and comes back, seen or not, ends no session,
+// and everything is back at once.
+func TestFlap(t *testing.T) {
+	for _, down := range []time.Duration{0, 5 * time.Millisecond, time.Second} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.converge()
+			want := r.kernel.text()
+			r.speaker.taken()
+			r.kernel.SetUp("pod0", false)
+			r.wait(down)
+			if down >= time.Second {
+				r.wantPath("k8s-2", v4, false, "link down")
+			}
+			r.kernel.SetUp("pod0", true)
+			r.kernel.addAddrs("pod0")
+			r.wait(200 * time.Millisecond)
+			if got := r.kernel.text(); got != want {
+				t.Errorf("down for %s: kernel:\n%s", down, got)
+			}
+			for _, o := range r.speaker.taken() {
+				if len(o.Neighbors) != 6 || len(o.Listen) != 4 {
+					t.Errorf("down for %s: an order of %d sessions, %d addresses to listen on", down, len(o.Neighbors), len(o.Listen))
+				}
+			}
+			if s := r.state(); !s.Pass.Synced {
+				t.Errorf("down for %s: not synced", down)
+			}
+		})
+	}
 }
