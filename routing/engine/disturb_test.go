@@ -14,7 +14,7 @@ import (
 // TestDisturbed does everything at once and in any order that can happen to a
 // node, and looks whether it comes back to the same state, and rests in it.
 func TestDisturbed(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(30)
 	if testing.Short() {
 		seeds = 10
 	}

@@ -1,0 +1,99 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+func TestIdleConfiguration(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(nil)
+		r.engine.Configure(&routing.Config{}, routing.ConfigStatus{}, nil)
+		r.wait(time.Minute)
+		if s := r.state(); s.Health != routing.IdleState || len(s.Conditions) > 0 {
+			t.Errorf("health %s, conditions %v", s.Health, s.Conditions)
+		}
+		if dumps, _ := r.kernel.count(); dumps > 0 || len(r.speaker.taken()) > 0 || len(r.kernel.taken()) > 0 {
+			t.Errorf("%d dumps, or an order", dumps)
+		}
+	})
+}
+
+func TestEmptyAfterReal(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		kernel := r.kernel.text()
+		r.kernel.taken()
+		r.speaker.taken()
+		r.engine.Configure(&routing.Config{}, routing.ConfigStatus{}, nil)
+		r.wait(time.Second)
+		if r.kernel.text() != kernel || len(r.kernel.taken()) > 0 {
+			t.Error("an empty configuration changed the kernel")
+		}
+		if orders := r.speaker.taken(); len(orders) != 1 || orders[0] != nil {
+			t.Errorf("orders %v, want the end of the speaker", orders)
+		}
+		if s := r.state(); s.Health != routing.IdleState || s.Pass.Error != "" {
+			t.Errorf("health %s, error %q", s.Health, s.Pass.Error)
+		}
+		// The same configuration again takes up what is there.
+		r.engine.Configure(seedConfig(t), routing.ConfigStatus{}, nil)
+		r.wait(time.Second)
+		if got := r.kernel.taken(); len(got) > 0 {
+			t.Errorf("taking up changed\n%s", textOf(opsOf(got)))
+		}
+	})
+}
+
+// TestMoves changes everything that says what is ours: the new is in before the
+// old goes, and nothing of the old stays.
+func TestMoves(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		before := r.kernel.text()
+		r.kernel.taken()
+		r.engine.Configure(seedConfig(t,
+			"id: 47", "id: 48",
+			"ipv6: 1000, ipv4: 1001", "ipv6: 1100, ipv4: 1101",
+			"apiVersion: netclass.dev/v1alpha1", "apiVersion: netclass.dev/v1alpha1\ndaemon: {protocol: 150}",
+		), routing.ConfigStatus{}, nil)
+		r.wait(200 * time.Millisecond)
+		ops := opsOf(r.kernel.taken())
+		added := map[routing.Family]bool{}
+		for _, op := range ops {
+			switch {
+			case op.Verb == routing.Add && op.IsRule():
+				added[op.Family()] = true
+			case op.Verb == routing.Delete && !added[op.Family()]:
+				t.Errorf("%s before the new rules are in", op)
+			}
+		}
+		after := r.kernel.text()
+		want := strings.NewReplacer("table 47", "table 48", "lookup 47", "lookup 48", "1000:", "1100:", "1001:", "1101:").Replace(before)
+		if sortedLines(after) != sortedLines(want) {
+			t.Errorf("after the move:\n%s\nwant:\n%s", sortedLines(after), sortedLines(want))
+		}
+		for _, rt := range r.kernel.ours() {
+			if rt.Protocol != 150 {
+				t.Errorf("protocol %d: %s", rt.Protocol, rt)
+			}
+		}
+		if s := r.state(); len(s.Pending) > 0 || !s.Pass.Synced {
+			t.Errorf("pending %v, synced %v", s.Pending, s.Pass.Synced)
+		}
+		r.engine.LookAndDump()
+		r.wait(time.Second)
+		if got := r.kernel.taken(); len(got) > 0 {
+			t.Errorf("afterwards:\n%s", textOf(opsOf(got)))
+		}
+
+		r.engine.Reject("config.yaml:1:1: error: nonsense")
+		r.wait(time.Second)
+		if got := r.kernel.taken(); len(got) > 0 || r.condition("config", "Rejected") == nil || r.state().Config.Config.Tables[0].ID != 48 {
+			t.Error("a rejected configuration did not leave the last good one in force")
+		}
+	})
+}
