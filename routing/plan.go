@@ -42,6 +42,8 @@ type Plan struct {
 	Announce []Origin
 	// Hold, when not empty, is why nothing may be deleted in this pass.
 	Hold string
+	// Unsafe names defaults that must go even then: their fence cannot be whole.
+	Unsafe []RouteKey
 	// Own is what Diff may touch at all.
 	Own Ownership
 

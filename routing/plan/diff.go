@@ -47,7 +47,7 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 			state[at] = present
 		case ok:
 			state[at] = max(state[at], stale)
-		case p.Hold == "":
+		case p.Hold == "" || slices.Contains(p.Unsafe, r.Key()):
 			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RouteStage(*r)), Verb: routing.Delete, Route: r.Wanted()})
 		}
 	}

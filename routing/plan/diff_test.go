@@ -111,3 +111,17 @@ func TestUnwantedRuleGoes(t *testing.T) {
 	wantText(t, "ops", opsText(slices.DeleteFunc(plan.Diff(w.make(), w.Kernel), func(o routing.Op) bool { return !o.IsRule() })), `
 		drop rules: delete rule 1001: from 10.244.0.0/16 lookup 47`)
 }
+
+// A default whose fence cannot be whole goes even while nothing else may.
+func TestUnsafeDefaultGoesWhileHeld(t *testing.T) {
+	w := seed()
+	w.settle()
+	w.Inventory.Synced = false
+	for i := range w.Kernel.Routes {
+		if r := &w.Kernel.Routes[i]; r.Dst == netip.MustParsePrefix("10.96.0.0/16") {
+			r.Protocol = routing.ProtocolBIRD
+		}
+	}
+	wantText(t, "a foreign route in the fence's place", opsText(plan.Diff(w.make(), w.Kernel)),
+		"drop default: delete route default via 10.47.0.254 dev ingress0 table 47 metric 10")
+}
