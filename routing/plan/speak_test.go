@@ -375,3 +375,18 @@ func TestNoSpeaker(t *testing.T) {
 		t.Errorf("%+v %v", p.Speak, p.Announce)
 	}
 }
+
+// A node that is given the address of another by mistake does not take its
+// session, though its name comes first.
+func TestTwinAddressKeepsTheSession(t *testing.T) {
+	w := seed()
+	w.settle()
+	w.node("k8s-2").Annotations["net.renner.uno/pod0-v4"] = "10.48.0.3"
+	p := w.make()
+	if n := neighbor(p, "k8s-3", routing.IPv4); n == nil {
+		t.Errorf("k8s-3 has lost its session:\n%s", spoken(p))
+	}
+	if s := peerStatus(t, p, "k8s-2", routing.IPv4); s.Reason != "its address 10.48.0.3 is that of k8s-3" {
+		t.Errorf("k8s-2: %q", s.Reason)
+	}
+}
