@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/kernel"
 )
 
 // numbered gives the i-th of many routes.
@@ -81,6 +83,43 @@ func TestManyFailures(t *testing.T) {
 	n.apply(t, ops...)
 	if got := ours(n.dump(t), routing.ProtocolNetclass); len(got) != 1 {
 		t.Errorf("%d routes after deleting", len(got))
+	}
+}
+
+// Where answers are lost, every op whose fate is unknown is an error, and the
+// next Apply starts afresh, still known to Watch as ours.
+func TestAnswersLost(t *testing.T) {
+	n := newNode(t)
+	n.k.SetRange([]routing.Protocol{routing.ProtocolNetclass}, nil)
+	var ops []routing.Op
+	for i := range 256 {
+		ops = append(ops, add(numbered(t, i)))
+	}
+	n.apply(t, ops...)
+	n.settled(t)
+	events := watching(t, n.k)
+	must(t, kernel.SetWriteBuffer(n.k, 2304))
+	errs := n.k.Apply(t.Context(), ops)
+	lost := 0
+	for i := range ops {
+		switch {
+		case len(errs) != len(ops) || errs[i] == nil:
+			t.Fatalf("errors: %v", errs)
+		case errors.Is(errs[i], unix.ENOBUFS):
+			lost++
+		case !errors.Is(errs[i], unix.EEXIST):
+			t.Errorf("op %d: %v", i, errs[i])
+		}
+	}
+	if lost == 0 {
+		t.Error("no answer was lost")
+	}
+	for _, err := range n.k.Apply(t.Context(), ops) {
+		wantErr(t, err, unix.EEXIST)
+	}
+	n.apply(t, del(ops[0].Route))
+	if heard(events, 200*time.Millisecond) {
+		t.Error("our own changes were reported")
 	}
 }
 

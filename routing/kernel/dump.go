@@ -20,6 +20,10 @@ const (
 
 // Dump returns the whole picture: every link with its addresses, the rules and
 // the routes of every table of both families. It is complete or an error.
+//
+// One thing is beyond what Linux lets us know: while others keep changing a large
+// IPv6 table during each of several attempts, the last may lack routes of that
+// table. Each such change is an event too, and so asks for another dump.
 func (k *Kernel) Dump(ctx context.Context) (*routing.Kernel, error) {
 	k.dumpMu.Lock()
 	defer k.dumpMu.Unlock()
@@ -35,7 +39,8 @@ func (k *Kernel) Dump(ctx context.Context) (*routing.Kernel, error) {
 			return nil, fmt.Errorf("dump kernel: %w", err)
 		}
 		var picture *routing.Kernel
-		if picture, err = k.dump.picture(ctx); err == nil {
+		if picture, err = k.attempt(ctx, try == dumpTries-1); err == nil {
+			k.routes = len(picture.Routes)
 			return picture, nil
 		}
 		if !errors.Is(err, errInterrupted) {
@@ -45,12 +50,35 @@ func (k *Kernel) Dump(ctx context.Context) (*routing.Kernel, error) {
 	return nil, fmt.Errorf("dump kernel: %w", err)
 }
 
-// picture makes one attempt at a dump.
-func (s *socket) picture(ctx context.Context) (*routing.Kernel, error) {
+// attempt makes one attempt at a dump, and makes sure that nothing disturbed it.
+func (k *Kernel) attempt(ctx context.Context, last bool) (*routing.Kernel, error) {
+	observer, err := k.observe()
+	if err != nil {
+		return nil, fmt.Errorf("observe changes: %w", err)
+	}
+	defer func() { _ = observer.close() }()
+	picture, delicate, err := k.dump.picture(ctx, k.routes)
+	if err != nil || delicate == (observed{}) {
+		return picture, err
+	}
+	changed, err := observer.seen()
+	if err != nil {
+		return nil, fmt.Errorf("observe changes: %w", err)
+	}
+	if changed.rules && delicate.rules || changed.routes && delicate.routes && !last {
+		return nil, errInterrupted
+	}
+	return picture, nil
+}
+
+// picture lists everything, with room for the number of routes that the last
+// dump found. It says what came in more than one datagram and so depends on
+// nothing having changed.
+func (s *socket) picture(ctx context.Context, routes int) (_ *routing.Kernel, delicate observed, _ error) {
 	k := &routing.Kernel{}
 	var err error
 	if k.Links, err = s.links(ctx); err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+		return nil, delicate, fmt.Errorf("list links: %w", err)
 	}
 	place := make(map[int]int, len(k.Links)) // index → place in k.Links
 	for i := range k.Links {
@@ -65,10 +93,10 @@ func (s *socket) picture(ctx context.Context) (*routing.Kernel, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
+		return nil, delicate, fmt.Errorf("list addresses: %w", err)
 	}
-	if k.Rules, err = s.rules(ctx); err != nil {
-		return nil, fmt.Errorf("list rules: %w", err)
+	if k.Rules, delicate.rules, err = s.rules(ctx); err != nil {
+		return nil, delicate, fmt.Errorf("list rules: %w", err)
 	}
 	name := func(index int) (string, bool) {
 		i, ok := place[index]
@@ -77,15 +105,16 @@ func (s *socket) picture(ctx context.Context) (*routing.Kernel, error) {
 		}
 		return k.Links[i].Name, true
 	}
-	if k.Routes, err = s.routes(ctx, name); err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
+	if k.Routes, err = s.routes(ctx, name, routes+routes/16); err != nil {
+		return nil, delicate, fmt.Errorf("list routes: %w", err)
 	}
-	return k, nil
+	delicate.routes = s.datagrams > 1 // of IPv6, the last
+	return k, delicate, nil
 }
 
-// rules lists the rules of both families in the order of lookup.
-func (s *socket) rules(ctx context.Context) ([]routing.Rule, error) {
-	var rules []routing.Rule
+// rules lists the rules of both families in the order of lookup. It says whether
+// those of a family came in more than one datagram.
+func (s *socket) rules(ctx context.Context) (rules []routing.Rule, several bool, _ error) {
 	for _, family := range routing.Families {
 		body := make([]byte, ruleHeaderLen)
 		body[0] = familyNumber(family == routing.IPv4)
@@ -96,16 +125,17 @@ func (s *socket) rules(ctx context.Context) ([]routing.Rule, error) {
 			}
 			return err
 		})
+		several = several || s.datagrams > 1
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return rules, nil
+	return rules, several, nil
 }
 
 // routes lists the routes of every table of both families.
-func (s *socket) routes(ctx context.Context, name func(int) (string, bool)) ([]routing.Route, error) {
-	var routes []routing.Route
+func (s *socket) routes(ctx context.Context, name func(int) (string, bool), room int) ([]routing.Route, error) {
+	routes := make([]routing.Route, 0, room)
 	for _, family := range routing.Families {
 		body := make([]byte, unix.SizeofRtMsg)
 		body[0] = familyNumber(family == routing.IPv4)

@@ -2,3 +2,6 @@ package kernel
 
 // SetWatchBuffer makes later subscriptions overrun after so many bytes.
 func SetWatchBuffer(k *Kernel, bytes int) { k.watchBuffer = bytes }
+
+// SetWriteBuffer makes the answers to a batch overrun after so many bytes.
+func SetWriteBuffer(k *Kernel, bytes int) error { return k.write.conn.SetReadBuffer(bytes) }

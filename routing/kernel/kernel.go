@@ -39,6 +39,7 @@ type Kernel struct {
 	write   *socket
 	dumpMu  sync.Mutex
 	dump    *socket
+	routes  int // that the last dump found
 	probeMu sync.Mutex
 	probe   *socket
 

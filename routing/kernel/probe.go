@@ -35,7 +35,8 @@ const (
 // A link that is absent or cannot carry packets has nobody alive on it. Static
 // entries and links without address resolution say nothing: the next hop counts
 // as alive there while the link is usable. The entry made for an unknown next
-// hop is an ordinary one, which the kernel ages out.
+// hop is an ordinary one, which the kernel ages out. For IPv6 the kernel asks from
+// the link-local address: until that is usable nobody can be found alive.
 func (k *Kernel) Probe(ctx context.Context, link string, a netip.Addr) (alive bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errSilent)
 	defer cancel()

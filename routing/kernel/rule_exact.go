@@ -18,6 +18,7 @@ import (
 // the one in front, and another delete takes r. At no moment is any other rule
 // missing.
 func (a *applying) deleteRule(r routing.Rule) error {
+	r = asDumped(r)
 	rules, err := a.rulesOf(r.Family)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (a *applying) deleteRule(r routing.Rule) error {
 func (a *applying) settleRules() {
 	a.rules = nil
 	for _, op := range a.exist {
-		r := a.ops[op].Rule
+		r := asDumped(a.ops[op].Rule)
 		rules, err := a.rulesOf(r.Family)
 		switch {
 		case err != nil:
@@ -96,14 +97,10 @@ func (a *applying) rulesOf(f routing.Family) ([]routing.Rule, error) {
 	}
 	a.k.dumpMu.Lock()
 	defer a.k.dumpMu.Unlock()
-	var all []routing.Rule
-	err := errInterrupted
-	for try := 0; try < dumpTries && errors.Is(err, errInterrupted); try++ {
-		if err := a.k.ready(a.ctx, &a.k.dump); err != nil {
-			return nil, err
-		}
-		all, err = a.k.dump.rules(a.ctx)
+	if err := a.k.ready(a.ctx, &a.k.dump); err != nil {
+		return nil, err
 	}
+	all, _, err := a.k.dump.rules(a.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +119,8 @@ func deletes(r, other routing.Rule) bool {
 		same(r.Protocol != 0, r.Protocol == other.Protocol) &&
 		r.Action == other.Action &&
 		same(r.Table != 0, r.Table == other.Table) &&
-		same(r.From.IsValid(), prefixAsSent(r.From) == prefixAsSent(other.From)) &&
-		same(r.To.IsValid(), prefixAsSent(r.To) == prefixAsSent(other.To)) &&
+		same(r.From.IsValid(), r.From == other.From) &&
+		same(r.To.IsValid(), r.To == other.To) &&
 		same(r.IIF != "", r.IIF == other.IIF) &&
 		same(r.OIF != "", r.OIF == other.OIF) &&
 		same(r.Mark != 0, r.Mark == other.Mark) &&
@@ -132,10 +129,15 @@ func deletes(r, other routing.Rule) bool {
 		same(r.SuppressPrefixLen != routing.NoSuppress, r.SuppressPrefixLen == other.SuppressPrefixLen)
 }
 
-// prefixAsSent is the zero prefix for one that selects everything.
-func prefixAsSent(p netip.Prefix) netip.Prefix {
-	if p.Bits() <= 0 {
-		return netip.Prefix{}
+// asDumped gives a rule the form in which a dump shows it.
+func asDumped(r routing.Rule) routing.Rule {
+	for _, p := range []*netip.Prefix{&r.From, &r.To} {
+		if p.Bits() <= 0 {
+			*p = netip.Prefix{}
+		}
 	}
-	return p
+	if r.Action != routing.ActionLookup || r.L3MDev {
+		r.Table = 0
+	}
+	return r
 }

@@ -23,6 +23,8 @@ type socket struct {
 	port uint32 // the kernel's name for this end; events carry their cause's
 	seq  uint32
 	in   []byte
+	// datagrams is how many the last dump came in.
+	datagrams int
 	// broken is set when answers may have been lost or left unread.
 	broken bool
 }
@@ -126,9 +128,14 @@ func (s *socket) request(b []byte, kind uint16, flags uint16) []byte {
 	return appendHeader(b, kind, flags|unix.NLM_F_REQUEST, s.seq)
 }
 
+// settled takes back the deadline of send: an armed one would wake an idle
+// process.
+func (s *socket) settled() { _ = s.conn.SetReadDeadline(time.Time{}) }
+
 // query sends one encoded message of the newest sequence number and returns the
 // payload of the answer: nil for an acknowledgement.
 func (s *socket) query(b []byte) ([]byte, error) {
+	defer s.settled()
 	if err := s.send(b); err != nil {
 		return nil, err
 	}
@@ -163,13 +170,14 @@ func (s *socket) list(ctx context.Context, get, want uint16, body []byte, each f
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	defer s.settled()
 	b := finish(append(s.request(nil, get, unix.NLM_F_DUMP), body...), 0)
 	if err := s.send(b); err != nil {
 		return err
 	}
 	var failed error
 	interrupted := false
-	for {
+	for s.datagrams = 0; ; s.datagrams++ {
 		datagram, err := s.receive()
 		if err != nil {
 			return err

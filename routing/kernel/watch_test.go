@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,48 +188,46 @@ func TestWatchOverrun(t *testing.T) {
 func TestProbe(t *testing.T) {
 	n := newNode(t)
 	n.MustIP(t, "neigh add 10.48.0.77 lladdr 02:00:00:00:00:77 dev pod0 nud permanent")
-	for range 2 { // the second time the entry exists
-		for _, c := range []struct {
-			link, addr string
-			want       bool
-		}{
-			{"pod0", "10.48.0.2", true},
-			{"pod0", "fd00:48::2", true},
-			{"pod0", "10.48.0.77", true}, // static
-			{"lo", "127.0.0.2", true},    // no resolution there
-			{"absent0", "10.48.0.2", false},
-			{"pod0", "10.48.0.99", false},
-			{"pod0", "fd00:48::99", false},
-		} {
-			t.Run(c.link+" "+c.addr, func(t *testing.T) {
-				t.Parallel()
+	type question struct {
+		link, addr string
+		want       bool
+	}
+	ask := func(limit time.Duration, questions ...question) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for _, q := range questions {
+			wg.Go(func() {
 				started := time.Now()
-				got, err := n.k.Probe(t.Context(), c.link, netip.MustParseAddr(c.addr))
-				if err != nil || got != c.want {
-					t.Errorf("probe says %t, %v", got, err)
-				}
-				if took := time.Since(started); c.want && took > time.Second || took > 5*time.Second {
-					t.Errorf("probe took %s", took)
+				got, err := n.k.Probe(context.Background(), q.link, netip.MustParseAddr(q.addr))
+				took := time.Since(started)
+				if err != nil || got != q.want || took > limit {
+					t.Errorf("probe of %s on %s says %t, %v after %s of %s", q.addr, q.link, got, err, took, limit)
 				}
 			})
 		}
+		wg.Wait()
 	}
-	t.Cleanup(func() {
-		// A peer that falls silent with its entry known.
-		n.peer.MustIP(t, "addr flush dev port")
-		for _, a := range []string{"10.48.0.2", "fd00:48::2"} {
-			if got, err := n.k.Probe(context.Background(), "pod0", netip.MustParseAddr(a)); got || err != nil {
-				t.Errorf("silent %s: %t, %v", a, got, err)
-			}
-		}
-		for _, line := range n.show(t, "neigh show nud permanent") {
-			if line != "10.48.0.77 dev pod0 lladdr 02:00:00:00:00:77 PERMANENT" {
-				t.Errorf("left behind: %s", line)
-			}
-		}
-		must(t, n.Down("pod0"))
-		if got, err := n.k.Probe(context.Background(), "pod0", netip.MustParseAddr("10.48.0.2")); got || err != nil {
-			t.Errorf("link down: %t, %v", got, err)
-		}
-	})
+	living := []question{
+		{"pod0", "10.48.0.2", true},
+		{"pod0", "fd00:48::2", true},
+		{"pod0", "10.48.0.77", true}, // static
+		{"lo", "127.0.0.2", true},    // no resolution there
+		{"lo", "fd00:9::9", true},
+		{"absent0", "10.48.0.2", false},
+	}
+	n.settled(t)                // IPv6 asks from the link-local address
+	ask(time.Second, living...) // entries are made
+	ask(time.Second, living...) // entries are there
+	ask(5*time.Second, question{"pod0", "10.48.0.99", false}, question{"pod0", "fd00:48::99", false})
+
+	// A peer that falls silent while its entries are known to be good.
+	n.peer.MustIP(t, "addr flush dev port")
+	ask(5*time.Second, question{"pod0", "10.48.0.2", false}, question{"pod0", "fd00:48::2", false}, question{"pod0", "10.48.0.99", false})
+	// And comes back, when its entries have failed.
+	must(t, n.peer.Addr("port", "10.48.0.2/24", "fd00:48::2/64"))
+	ask(5*time.Second, question{"pod0", "10.48.0.2", true}, question{"pod0", "fd00:48::2", true})
+
+	wantLines(t, n.show(t, "neigh show nud permanent"), "10.48.0.77 dev pod0 lladdr 02:00:00:00:00:77 PERMANENT")
+	must(t, n.Down("pod0"))
+	ask(5*time.Second, question{"pod0", "10.48.0.2", false}, question{"pod0", "fd00:48::2", false})
 }
