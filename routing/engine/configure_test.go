@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,39 @@ func TestMoves(t *testing.T) {
 		r.wait(time.Second)
 		if got := r.kernel.taken(); len(got) > 0 || r.condition("config", "Rejected") == nil || r.state().Config.Config.Tables[0].ID != 48 {
 			t.Error("a rejected configuration did not leave the last good one in force")
+		}
+	})
+}
+
+// TestEmptyInTrouble: what an earlier configuration was busy with ends with it.
+func TestEmptyInTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.down("k8s-2", v4, routing.CauseConnection)
+		r.kernel.set(func(k *fakeKernel) {
+			k.onApply = func(ops []routing.Op) []error {
+				errs := make([]error, len(ops))
+				errs[0] = errors.New("refused")
+				return errs
+			}
+		})
+		r.kernel.foreign(routing.Delete, r.kernel.ours()...)
+		r.wait(time.Second)
+		if s := r.state(); s.Pass.Error == "" || s.Health != routing.Degraded {
+			t.Fatalf("health %s, error %q", s.Health, s.Pass.Error)
+		}
+		r.engine.Configure(&routing.Config{}, routing.ConfigStatus{}, nil)
+		r.wait(time.Second)
+		passes := r.state().Pass.Passes
+		dumps, probes := r.kernel.count()
+		r.wait(20 * time.Second)
+		s := r.state()
+		nowDumps, nowProbes := r.kernel.count()
+		if s.Pass.Passes != passes || nowDumps != dumps || nowProbes != probes {
+			t.Errorf("%d passes, %d dumps and %d probes without a configuration", s.Pass.Passes-passes, nowDumps-dumps, nowProbes-probes)
+		}
+		if s.Health != routing.IdleState || s.Pass.Error != "" || len(s.Conditions) > 0 {
+			t.Errorf("health %s, error %q, conditions %v", s.Health, s.Pass.Error, s.Conditions)
 		}
 	})
 }

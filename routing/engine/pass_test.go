@@ -170,8 +170,8 @@ func TestFlood(t *testing.T) {
 			})
 			dumps, _ := r.kernel.count()
 			passes := r.state().Pass.Passes
-			for range 10000 {
-				r.kernel.notify(true)
+			for i := range 10000 {
+				r.kernel.notify(i > 5000)
 				time.Sleep(100 * time.Microsecond)
 			}
 			r.wait(100 * time.Millisecond)

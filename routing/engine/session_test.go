@@ -182,6 +182,15 @@ func TestBetweenTwoLooks(t *testing.T) {
 		r.session("k8s-2", v4, func(s *routing.Session) { r.up(s, false); s.Paths = nil })
 		r.wait(time.Second)
 		r.wantPath("k8s-2", v4, true, "before end-of-RIB")
+		// Not only because the kernel still has it.
+		for _, rt := range r.kernel.ours() {
+			if rt.Via == hopOf("k8s-2", v4) {
+				r.kernel.foreign(routing.Delete, rt)
+			}
+		}
+		r.wait(100 * time.Millisecond)
+		r.wantPath("k8s-2", v4, true, "deleted by another before end-of-RIB")
+		r.kernel.taken()
 		r.session("k8s-2", v4, func(s *routing.Session) { since := s.Since; r.up(s, true); s.Since = since })
 		r.wait(time.Second)
 		if got := r.kernel.taken(); len(got) > 0 {

@@ -126,12 +126,13 @@ func TestFlush(t *testing.T) {
 }
 
 // TestStopWithoutPass: what an earlier run left is flushed although this one
-// never got to read the kernel, and stopping before any configuration is no
-// error.
+// never got to read the kernel, nor has a ledger of it, and stopping before any
+// configuration is no error.
 func TestStopWithoutPass(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.converge()
 		r.end()
+		r.stateDir = ""
 		r.make()
 		r.kernel.dumpErr = errors.New("no")
 		r.start(seedConfig(t))
