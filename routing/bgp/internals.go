@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	api "github.com/osrg/gobgp/v3/api"
 	"github.com/osrg/gobgp/v3/pkg/config/oc"
 	"github.com/osrg/gobgp/v3/pkg/server"
 
@@ -52,9 +53,8 @@ func acceptChannel(s *server.BgpServer) *chan *net.TCPConn {
 // (through its log) with the neighbour's lock held, before the new state acts.
 //
 // The restart bits of the OPEN must be right for each neighbour on its own:
-// GoBGP clears them for all as soon as the first one has sent its End-of-RIB,
-// and the others would drop our routes. Once a session is up nothing has to be
-// deferred: what we announce does not depend on what peers say.
+// GoBGP clears them for all once every neighbour that is up has sent its
+// End-of-RIB, and those that come later would drop our routes.
 //
 // A peer that offers a hold time of 0 wants no timer. GoBGP writes with a
 // deadline of that many seconds from now and fails at once.
@@ -62,14 +62,53 @@ func adjust(conf *oc.Neighbor, to routing.SessionState, restarting bool) {
 	if conf == nil {
 		return
 	}
+	gr := &conf.GracefulRestart
 	switch to {
+	case routing.Active:
+		if conf.Config.NeighborAddress == placeholder && len(conf.AfiSafis) > 0 {
+			st := &conf.AfiSafis[0].MpGracefulRestart.State
+			st.Enabled, st.Received = true, true
+		}
 	case routing.OpenSent:
-		conf.GracefulRestart.State.LocalRestarting = restarting && conf.GracefulRestart.Config.Enabled
+		gr.State.LocalRestarting = restarting && gr.Config.Enabled
 	case routing.OpenConfirm:
 		if t := &conf.Timers.State; t.NegotiatedHoldTime == 0 {
 			t.NegotiatedHoldTime, t.KeepaliveInterval = forever, forever
 		}
 	case routing.Established:
+		if !gr.State.Enabled {
+			gr.State.LocalRestarting = false // the peer knows no restart
+		}
+	}
+}
+
+// placeholder is the address of a neighbour that never comes, but is noted as
+// one whose End-of-RIB is awaited. It keeps GoBGP from ending the restart of
+// all neighbours at once, sending everything to everyone each time: each has
+// its own end, see endRestart.
+const placeholder = "0.0.0.1"
+
+func addPlaceholder(s *server.BgpServer, asn uint32) error {
+	return s.AddPeer(background, &api.AddPeerRequest{Peer: &api.Peer{
+		Conf:      &api.PeerConf{NeighborAddress: placeholder, PeerAsn: asn},
+		Transport: &api.Transport{PassiveMode: true},
+		AfiSafis:  []*api.AfiSafi{{Config: &api.AfiSafiConfig{Family: familyOf(routing.IPv4), Enabled: true}}},
+	}})
+}
+
+// endRestart sends what we announce, and our End-of-RIB, to a neighbour whose
+// session has come up after a restart. GoBGP would do so a second later (the
+// shortest deferral), and does if this does not.
+func (s *speaker) endRestart(p *session) {
+	// The log line that it begins with is where the neighbour's restart is over
+	// (see restarted): nothing else may change it.
+	_ = s.bgp.ResetPeer(background, &api.ResetPeerRequest{Address: p.addr, Soft: true, Direction: api.ResetPeerRequest_OUT})
+}
+
+// restarted ends a neighbour's restart. It is called on the serving goroutine,
+// the only one that looks at this while the session is up.
+func restarted(conf *oc.Neighbor) {
+	if conf != nil {
 		conf.GracefulRestart.State.LocalRestarting = false
 	}
 }

@@ -15,11 +15,12 @@ import (
 func (s *speaker) read(p *session) {
 	limit := p.neighbor.MaxPrefixes
 	var paths []routing.Path
-	var received uint32
-	var err error
-	if limit == 0 {
-		received, err = s.countPaths(p)
-	} else {
+	received, err := s.countPaths(p)
+	switch {
+	case err != nil || limit == 0:
+	case received > hardLimit(&p.neighbor):
+		paths = p.Paths // the session is about to end; do not read all that
+	default:
 		paths, received, err = s.listPaths(p)
 	}
 	detail := ""
@@ -28,8 +29,8 @@ func (s *speaker) read(p *session) {
 		detail = err.Error()
 	case limit == 0 && received > 0:
 		detail = fmt.Sprintf("%d prefixes received, none wanted", received)
-	case len(paths) > int(limit):
-		paths = slices.Clone(paths[:limit])
+	case len(paths) > int(limit) || received > hardLimit(&p.neighbor):
+		paths = slices.Clone(paths[:min(len(paths), int(limit))])
 		detail = fmt.Sprintf("%d prefixes received, only %d taken", received, limit)
 	}
 	if received == p.Received && detail == p.Detail && slices.Equal(paths, p.Paths) {

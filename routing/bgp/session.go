@@ -17,6 +17,10 @@ const (
 	resetPause = time.Second
 	// limitPause is how long a neighbour that announced too much stays down.
 	limitPause = time.Minute
+	// restartPause is how long after a restart, once a session is up, the peer
+	// gets our UPDATEs and End-of-RIB. BIRD 2.0.12 holds back what it has to say
+	// until its next KEEPALIVE when an End-of-RIB comes while it prepares it.
+	restartPause = 150 * time.Millisecond
 	// quietEOR is how long after its last UPDATE a peer without graceful
 	// restart, which sends no End-of-RIB, is taken to have said all.
 	quietEOR = time.Second
@@ -28,11 +32,13 @@ type session struct {
 	neighbor routing.Neighbor
 	addr     string
 	failed   string // why GoBGP does not have it
+	ended    string // how the last session ended
 
 	added    time.Time // to GoBGP, last
 	resetAt  time.Time // when to be reset; zero: not
 	eorAt    time.Time // when to be taken to be complete; zero: not
 	lastSeen time.Time // of its last UPDATE
+	sendAt   time.Time // when to be sent what we announce, after a restart; zero: not
 	end      ending    // what was heard of the present session's end
 	look     bool      // its Adj-RIB-In is to be read
 	report   bool      // the daemon is to be told
@@ -47,9 +53,20 @@ func (p *session) down(now time.Time, cause routing.DownCause, detail string) {
 	if p.State == routing.Established {
 		p.Since, p.Cause = now, cause
 	}
-	p.State, p.Detail = routing.Idle, detail
+	p.State, p.Detail, p.ended = routing.Idle, detail, detail
 	p.EndOfRIB, p.Received, p.Paths = false, 0, nil
-	p.eorAt, p.end, p.look, p.report = time.Time{}, ending{}, false, true
+	p.eorAt, p.sendAt, p.end, p.look, p.report = time.Time{}, time.Time{}, ending{}, false, true
+}
+
+// unreached notes why the peer could not be dialled, behind how the session
+// ended.
+func (p *session) unreached(why string) {
+	if p.ended != "" {
+		why = p.ended + "; " + why
+	}
+	if p.State != routing.Established && p.Detail != why {
+		p.Detail, p.report = why, true
+	}
 }
 
 // digest takes in what GoBGP has said since the last time.
@@ -75,9 +92,7 @@ func (s *speaker) digest(now time.Time) {
 				p.Detail, p.report = n.String(), true
 			}
 		case dialFailed:
-			if p.State != routing.Established && p.Detail != h.text {
-				p.Detail, p.report = h.text, true
-			}
+			p.unreached(h.text)
 		}
 	}
 	for _, p := range s.sessions {
@@ -94,6 +109,9 @@ func (s *speaker) changed(p *session, h happening, now time.Time) {
 	case h.to == routing.Established:
 		p.State, p.Since, p.Detail = h.to, now, ""
 		p.end, p.lastSeen, p.report = ending{}, now, true
+		if s.watch.isRestarting(p.addr) {
+			p.sendAt = now.Add(restartPause)
+		}
 		s.watch.setRestarting(p.addr, false)
 		s.established(p, now)
 	case h.from == routing.Established:
@@ -150,24 +168,35 @@ func (s *speaker) established(p *session, now time.Time) {
 // will be.
 func (s *speaker) tendSession(p *session, now time.Time) time.Time {
 	var next time.Time
-	if !p.resetAt.IsZero() {
-		if now.Before(p.resetAt) {
-			next = p.resetAt
-		} else if err := s.reset(p); err != nil {
+	due := func(at *time.Time) bool {
+		if at.IsZero() {
+			return false
+		}
+		if !now.Before(*at) {
+			*at = time.Time{}
+			return true
+		}
+		if next.IsZero() || at.Before(next) {
+			next = *at
+		}
+		return false
+	}
+	if due(&p.resetAt) {
+		if err := s.reset(p); err != nil {
 			p.failed, p.report = err.Error(), true
 		}
 	}
-	if !p.eorAt.IsZero() && p.State == routing.Established {
-		if quiet := p.lastSeen.Add(quietEOR); p.eorAt.Before(quiet) {
-			p.eorAt = quiet
-		}
-		if now.Before(p.eorAt) {
-			if next.IsZero() || p.eorAt.Before(next) {
-				next = p.eorAt
-			}
-		} else {
-			p.EndOfRIB, p.eorAt, p.report = true, time.Time{}, true
-		}
+	if p.State != routing.Established {
+		return next
+	}
+	if due(&p.sendAt) {
+		s.endRestart(p)
+	}
+	if quiet := p.lastSeen.Add(quietEOR); !p.eorAt.IsZero() && p.eorAt.Before(quiet) {
+		p.eorAt = quiet
+	}
+	if due(&p.eorAt) {
+		p.EndOfRIB, p.report = true, true
 	}
 	return next
 }

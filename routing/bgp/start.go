@@ -21,6 +21,7 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 		adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr))
 		s.dialer.state(addr, to)
 	}
+	s.watch.onSend = func(addr string) { restarted(neighborConf(s.bgp, addr)) }
 	// Without a listener GoBGP makes no channel of accepted connections, which
 	// is where those that we dial come in.
 	accepted := acceptChannel(s.bgp)
@@ -45,6 +46,9 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	}
 	if err := s.closeLocRIB(); err != nil {
 		return nil, err
+	}
+	if err := addPlaceholder(s.bgp, want.ASN); err != nil {
+		return nil, fmt.Errorf("add placeholder: %w", err)
 	}
 	s.want = &routing.Speak{}
 	errs := s.reconcile(want)

@@ -1,8 +1,10 @@
 package bgp
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"sync"
 
 	"github.com/osrg/gobgp/v3/pkg/log"
@@ -48,15 +50,19 @@ type watcher struct {
 	// restarting holds the neighbours whose next OPEN is to say that we have
 	// restarted and kept forwarding (RFC 4724's R and F bits).
 	restarting map[string]bool
+	labels     map[string]context.Context // goroutine labels, see blame
 	// onState is called for each change of state on GoBGP's serving goroutine,
 	// with the neighbour's lock held.
 	onState func(addr string, to routing.SessionState)
+	// onSend is called there before a neighbour is sent everything anew.
+	onSend func(addr string)
 }
 
 func newWatcher() *watcher {
 	return &watcher{
 		last:       make(map[string]happeningKind),
 		restarting: make(map[string]bool),
+		labels:     make(map[string]context.Context),
 		wake:       make(chan struct{}, 1),
 	}
 }
@@ -110,6 +116,10 @@ var states = map[string]routing.SessionState{
 func (w *watcher) hear(msg string, f log.Fields) {
 	addr, _ := f["Key"].(string)
 	switch msg {
+	case "state changed", "Add a peer configuration", "received update":
+		w.blame(addr)
+	}
+	switch msg {
 	case "state changed":
 		from, _ := f["old"].(string)
 		to, _ := f["new"].(string)
@@ -117,6 +127,10 @@ func (w *watcher) hear(msg string, f log.Fields) {
 			w.onState(addr, states[to])
 		}
 		w.put(happening{addr: addr, kind: stateChanged, from: states[from], to: states[to]})
+	case "Neighbor soft reset out":
+		if w.onSend != nil {
+			w.onSend(addr)
+		}
 	case "received update":
 		w.put(happening{addr: addr, kind: updated})
 	case "EOR received":
@@ -128,6 +142,24 @@ func (w *watcher) hear(msg string, f log.Fields) {
 	case "failed to connect":
 		w.put(happening{addr: addr, kind: dialFailed, text: fmt.Sprint(f["Error"])})
 	}
+}
+
+// PeerLabel is the goroutine label that names the neighbour a goroutine of
+// GoBGP works for, by its address. It shows in the trace of a panic.
+const PeerLabel = "peer"
+
+// blame labels the serving goroutine with the neighbour that it turns to. Those
+// that it starts for the neighbour inherit the label: so when a peer's message
+// makes GoBGP panic, the daemon reads whose it was.
+func (w *watcher) blame(addr string) {
+	w.mu.Lock()
+	ctx, ok := w.labels[addr]
+	if !ok {
+		ctx = pprof.WithLabels(context.Background(), pprof.Labels(PeerLabel, addr))
+		w.labels[addr] = ctx
+	}
+	w.mu.Unlock()
+	pprof.SetGoroutineLabels(ctx)
 }
 
 // noteFrom reads a NOTIFICATION from a log line of either form.

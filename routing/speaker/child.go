@@ -40,6 +40,7 @@ type child struct {
 type exit struct {
 	err     error
 	renewed string
+	culprit string // address of the neighbour whose message crashed it
 }
 
 func (e exit) String() string {
@@ -97,7 +98,7 @@ func (s *Speaker) life(v *supervisor) exit {
 	if last := c.log.reason(); err != nil && last != "" {
 		err = fmt.Errorf("%w: %s", err, last)
 	}
-	return exit{err: err}
+	return exit{err: err, culprit: c.log.culprit()}
 }
 
 // start starts a process. Its end of the socket pair is its descriptor 3.
@@ -120,7 +121,7 @@ func (s *Speaker) start() (*child, error) {
 	if c.cmd.Env == nil {
 		c.cmd.Env = []string{}
 	}
-	c.cmd.Env = append(c.cmd.Env, userEnv+"="+userOf(s.cfg.User))
+	c.cmd.Env = append(c.cmd.Env, userEnv+"="+userOf(s.cfg.User), "GODEBUG=tracebacklabels=1")
 	if c.cmd.SysProcAttr == nil {
 		c.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}

@@ -38,17 +38,20 @@ var ErrDown = errors.New("the speaker is down")
 type Speaker struct {
 	cfg Config
 
-	mu      sync.Mutex
-	want    *speakerv1.Speak // nil: no process
-	seq     uint64           // of want
-	acked   uint64           // newest order carried out
-	ackErrs []string         // by it
-	acks    chan struct{}    // closed and replaced at each acknowledgement, death and stop
-	child   *child           // nil: none runs
-	super   *supervisor      // nil: none is to run
-	state   sessions
-	errors  []string
-	status  routing.SpeakerStatus
+	mu   sync.Mutex
+	want *speakerv1.Speak // nil: no process
+	// neighbors are those of want, in its order.
+	neighbors  []routing.Neighbor
+	quarantine quarantine
+	seq        uint64        // of want
+	acked      uint64        // newest order carried out
+	ackErrs    []string      // by it
+	acks       chan struct{} // closed and replaced at each acknowledgement, death and stop
+	child      *child        // nil: none runs
+	super      *supervisor   // nil: none is to run
+	state      sessions
+	errors     []string
+	status     routing.SpeakerStatus
 	// stale is set once a process has run: the kernel has kept our routes, so
 	// its successor is a restarting speaker.
 	stale bool
@@ -65,7 +68,7 @@ func New(cfg Config) *Speaker {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Speaker{cfg: cfg, acks: make(chan struct{}), state: newSessions()}
+	return &Speaker{cfg: cfg, acks: make(chan struct{}), state: newSessions(), quarantine: make(quarantine)}
 }
 
 // Set makes want what the speaker does; nil ends it, with CEASE to its peers.
@@ -83,7 +86,7 @@ func (s *Speaker) Set(ctx context.Context, want *routing.Speak) error {
 	}
 	if s.want == nil || !proto.Equal(s.want, m) {
 		s.seq++
-		s.want = m
+		s.want, s.neighbors = m, slices.Clone(want.Neighbors)
 		s.state.want(want.Neighbors)
 		if s.super == nil {
 			s.status = routing.SpeakerStatus{Wanted: true, Restarts: s.status.Restarts, LastExit: s.status.LastExit}
@@ -99,7 +102,7 @@ func (s *Speaker) Set(ctx context.Context, want *routing.Speak) error {
 
 // orderLocked is the newest order.
 func (s *Speaker) orderLocked() *speakerv1.Order {
-	m := s.want
+	m := s.quarantine.filter(s.want, s.neighbors, time.Now())
 	if s.stale && !m.GetRestarting() {
 		m = proto.CloneOf(m)
 		m.Restarting = true

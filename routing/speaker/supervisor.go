@@ -98,6 +98,9 @@ func (s *Speaker) died(v *supervisor, e exit, delay time.Duration) {
 	v.waiting = delay > 0
 	s.state.lost(time.Now())
 	s.errors = nil
+	if e.culprit != "" {
+		s.blameLocked(e.culprit, e.String(), time.Now())
+	}
 	s.status.PID, s.status.Since = 0, time.Now()
 	if e.renewed == "" {
 		s.status.Restarts++

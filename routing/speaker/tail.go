@@ -3,6 +3,7 @@ package speaker
 import (
 	"bytes"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -63,6 +64,25 @@ func (t *tail) line(l string) {
 		t.lines = t.lines[1:]
 	}
 }
+
+// culprit returns the address of the neighbour whose message made the process
+// panic, as package bgp labels its goroutines; empty when the trace names none.
+// The goroutine that panicked is the first of a trace.
+func (t *tail) culprit() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.lines {
+		if strings.HasPrefix(l, "goroutine ") {
+			if m := peerLabel.FindStringSubmatch(l); m != nil {
+				return m[1]
+			}
+			return ""
+		}
+	}
+	return ""
+}
+
+var peerLabel = regexp.MustCompile(`^goroutine \d+ [^\[]*\[running[^\]]*labels:\{"peer": "([0-9a-f.:]+)"\}`)
 
 // reason returns the line that best says why the process died.
 func (t *tail) reason() string {

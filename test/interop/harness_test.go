@@ -98,8 +98,10 @@ func (h *host) cidr(f routing.Family) netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("fd00:10:244:%d::/64", h.n))
 }
 
-// speaker starts a speaker in the host's namespace.
-func (h *host) speaker() *speaker.Speaker {
+// speaker makes a speaker that runs in the host's namespace.
+func (h *host) speaker() *speaker.Speaker { return h.speakerWith(func(*speaker.Config) {}) }
+
+func (h *host) speakerWith(edit func(*speaker.Config)) *speaker.Speaker {
 	h.t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -110,10 +112,12 @@ func (h *host) speaker() *speaker.Speaker {
 	if os.Getenv("DEBUG") != "" {
 		level = slog.LevelDebug
 	}
-	s := speaker.New(speaker.Config{
+	cfg := speaker.Config{
 		Command: func() *exec.Cmd { return exec.Command("nsenter", ns, exe, "speaker") },
 		Log:     slog.New(slog.NewTextHandler(logWriter{h}, &slog.HandlerOptions{Level: level})),
-	})
+	}
+	edit(&cfg)
+	s := speaker.New(cfg)
 	h.t.Cleanup(func() { _ = s.Close(false) })
 	return s
 }

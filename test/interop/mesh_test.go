@@ -22,7 +22,10 @@ func TestMesh(t *testing.T) {
 			routing.Path{Prefix: a.cidr(f), NextHop: a.addr(f)}))
 	}
 	for _, x := range sa.Sessions() {
-		t.Log(describe(x), x.PeerRestartTime)
+		if x.PeerRestartTime != 10*time.Second {
+			t.Errorf("%s: peer's restart time is %s", x.Key, x.PeerRestartTime)
+		}
 	}
-	t.Log(sa.Status())
+	time.Sleep(7 * time.Second)
+	t.Logf("speaker's PSS with 2 sessions: %d KiB", pss(t, sa.Status().PID))
 }
