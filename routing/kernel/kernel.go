@@ -42,6 +42,9 @@ type Kernel struct {
 	routes  int // that the last dump found
 	probeMu sync.Mutex
 	probe   *socket
+	// lookup is opened when it is first needed.
+	lookupMu sync.Mutex
+	lookup   *socket
 
 	port        uint32 // of write: the kernel puts it on the events of our changes
 	watched     atomic.Pointer[watchRange]

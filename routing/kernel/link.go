@@ -91,6 +91,19 @@ func (s *socket) addresses(ctx context.Context, each func(index int, a routing.L
 	return nil
 }
 
+// linkLocal reports whether a link has a usable IPv6 link-local address.
+func (s *socket) linkLocal(ctx context.Context, index int) (found bool, err error) {
+	body := make([]byte, unix.SizeofIfAddrmsg)
+	body[0] = unix.AF_INET6
+	native.PutUint32(body[4:], uint32(index)) // older kernels list every link
+	err = s.list(ctx, unix.RTM_GETADDR, unix.RTM_NEWADDR, body, func(b []byte) error {
+		i, a, err := decodeAddress(b)
+		found = found || i == index && a.Prefix.Addr().IsLinkLocalUnicast() && a.Usable()
+		return err
+	})
+	return found, err
+}
+
 // decodeAddress reads struct ifaddrmsg and its attributes.
 func decodeAddress(b []byte) (int, routing.LinkAddr, error) {
 	if len(b) < unix.SizeofIfAddrmsg {

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,7 @@ const (
 // A link that is absent or cannot carry packets has nobody alive on it. Static
 // entries and links without address resolution say nothing: the next hop counts
 // as alive there while the link is usable. The entry made for an unknown next
-// hop is an ordinary one, which the kernel ages out. For IPv6 the kernel asks from
-// the link-local address: until that is usable nobody can be found alive.
+// hop is an ordinary one, which the kernel ages out.
 func (k *Kernel) Probe(ctx context.Context, link string, a netip.Addr) (alive bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errSilent)
 	defer cancel()
@@ -62,6 +62,7 @@ func (k *Kernel) Probe(ctx context.Context, link string, a netip.Addr) (alive bo
 				return false, fmt.Errorf("probe %s on %s: %w", a, link, err)
 			}
 			asked = true
+		default: // asked, no answer yet
 		}
 		select {
 		case <-time.After(wait):
@@ -74,13 +75,18 @@ func (k *Kernel) Probe(ctx context.Context, link string, a netip.Addr) (alive bo
 	}
 }
 
+// ErrNoSource means that an IPv6 next hop could not be asked: the kernel asks from
+// the link-local address, and the link has none that is usable (yet). It says
+// nothing about the next hop.
+var ErrNoSource = errors.New("the link has no usable link-local address to ask from")
+
 var errSilent = errors.New("no answer in time")
 
 // unresolved are the flags of links that do without address resolution.
 const unresolved = unix.IFF_NOARP | unix.IFF_LOOPBACK | unix.IFF_POINTOPOINT
 
-// neighbour reads a link with its flags and the state of a neighbour on it; the state is 0
-// when the kernel has no entry.
+// neighbour reads a link with its flags and the state of a neighbour on it; the
+// state is 0 when the kernel has no entry.
 func (k *Kernel) neighbour(ctx context.Context, link string, a netip.Addr) (l routing.Link, flags uint32, state uint16, err error) {
 	k.probeMu.Lock()
 	defer k.probeMu.Unlock()
@@ -109,6 +115,11 @@ func (k *Kernel) askNeighbour(ctx context.Context, index int, a netip.Addr, stat
 	defer k.probeMu.Unlock()
 	if err := k.ready(ctx, &k.probe); err != nil {
 		return err
+	}
+	if a.Is6() {
+		if ok, err := k.probe.linkLocal(ctx, index); err != nil || !ok {
+			return cmp.Or(err, ErrNoSource)
+		}
 	}
 	// An entry without a link-layer address cannot be set to PROBE; using it
 	// starts the resolution, and so it does for one that does not exist.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,12 +31,16 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// settled waits until no address is being checked for doubles, whose end is an
-// event of its own.
+// settled waits until pod0 has its link-local address and no address is being
+// checked for doubles, whose end is an event of its own.
 func (n *node) settled(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
-		for _, l := range n.dump(t).Links {
+		p := n.dump(t)
+		if !slices.ContainsFunc(p.Link("pod0").Addrs, func(a routing.LinkAddr) bool { return a.Prefix.Addr().IsLinkLocalUnicast() }) {
+			return errors.New("pod0 has no link-local address")
+		}
+		for _, l := range p.Links {
 			for _, a := range l.Addrs {
 				if a.Tentative {
 					return fmt.Errorf("%s is still tentative", a.Prefix)
@@ -228,6 +233,9 @@ func TestProbe(t *testing.T) {
 	ask(5*time.Second, question{"pod0", "10.48.0.2", true}, question{"pod0", "fd00:48::2", true})
 
 	wantLines(t, n.show(t, "neigh show nud permanent"), "10.48.0.77 dev pod0 lladdr 02:00:00:00:00:77 PERMANENT")
+	n.MustIP(t, "-6 addr flush dev pod0 scope link")
+	_, err := n.k.Probe(t.Context(), "pod0", netip.MustParseAddr("fd00:48::2"))
+	wantErr(t, err, kernel.ErrNoSource)
 	must(t, n.Down("pod0"))
 	ask(5*time.Second, question{"pod0", "10.48.0.2", false}, question{"pod0", "fd00:48::2", false})
 }

@@ -10,11 +10,11 @@ import (
 	"netclass.dev/routing"
 )
 
-// Our own changes are silent; those of others count when they are about our
-// protocol or our tables; links, addresses and rules always count.
-func watch(h *harness) {
-	h.s.SetRange([]routing.Protocol{routing.ProtocolNetclass}, []routing.TableID{47, routing.MainID})
-	h.eventually(func() error { // the end of an address check is an event
+// settled waits until no address is being checked for doubles, the end of which
+// is an event, and until then IPv6 asks nobody.
+func (h *harness) settled() {
+	h.Helper()
+	h.eventually(func() error {
 		for _, l := range h.dump().Links {
 			for _, a := range l.Addrs {
 				if a.Tentative {
@@ -24,6 +24,13 @@ func watch(h *harness) {
 		}
 		return nil
 	})
+}
+
+// Our own changes are silent; those of others count when they are about our
+// protocol or our tables; links, addresses and rules always count.
+func watch(h *harness) {
+	h.s.SetRange([]routing.Protocol{routing.ProtocolNetclass}, []routing.TableID{47, routing.MainID})
+	h.settled()
 	events := make(chan bool, 1000)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -94,13 +101,17 @@ func watch(h *harness) {
 
 // A next hop is alive where somebody answers for it on a usable link.
 func probe(h *harness) {
+	h.settled()
 	h.must(h.s.Neighbour("pod0", netip.MustParsePrefix("10.48.0.2/24")))
 	h.must(h.s.Neighbour("pod0", netip.MustParsePrefix("fd00:48::2/64")))
 	ask := func(link, hop string, want bool) {
 		h.Helper()
-		if got, err := h.s.Probe(h.Context(), link, netip.MustParseAddr(hop)); got != want || err != nil {
-			h.Errorf("probe of %s on %s: %t, %v", hop, link, got, err)
-		}
+		h.eventually(func() error {
+			if got, err := h.s.Probe(h.Context(), link, netip.MustParseAddr(hop)); got != want || err != nil {
+				return fmt.Errorf("probe of %s on %s: %t, %v", hop, link, got, err)
+			}
+			return nil
+		})
 	}
 	for range 2 {
 		ask("pod0", "10.48.0.2", true)
