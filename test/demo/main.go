@@ -47,7 +47,7 @@ func run(ctx context.Context, withBIRD, onlyBIRD bool) int {
 		return nil
 	}()
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		fmt.Fprintln(s.out, "\nInterrupted. Everything has been cleaned up.")
+		s.println("\nInterrupted. Everything has been cleaned up.")
 		return 130
 	}
 	if err != nil {

@@ -22,11 +22,17 @@ func nodeAddrs(n *lab.Node) routing.PerFamily[addr] {
 	return routing.PerFamily[addr]{IPv4: n.Addr(lab.NodeNet, routing.IPv4), IPv6: n.Addr(lab.NodeNet, routing.IPv6)}
 }
 
+// printf and println write to the terminal; if that fails there is nobody to
+// tell.
+func (s *story) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
+
+func (s *story) println(words ...any) { _, _ = fmt.Fprintln(s.out, words...) }
+
 // heading begins a step.
 func (s *story) heading(format string, args ...any) {
 	s.step++
 	line := fmt.Sprintf("%d. %s", s.step, fmt.Sprintf(format, args...))
-	fmt.Fprintf(s.out, "\n%s\n%s\n", line, strings.Repeat("-", len(line)))
+	s.printf("\n%s\n%s\n", line, strings.Repeat("-", len(line)))
 }
 
 // para prints a paragraph, broken at the screen's width.
@@ -34,7 +40,7 @@ func (s *story) para(format string, args ...any) {
 	var line string
 	for _, word := range strings.Fields(fmt.Sprintf(format, args...)) {
 		if line != "" && len(line)+1+len(word) > columns {
-			fmt.Fprintln(s.out, line)
+			s.println(line)
 			line = ""
 		}
 		if line != "" {
@@ -42,26 +48,26 @@ func (s *story) para(format string, args ...any) {
 		}
 		line += word
 	}
-	fmt.Fprintf(s.out, "%s\n\n", line)
+	s.printf("%s\n\n", line)
 }
 
 func (s *story) lines(lines ...string) {
 	for _, l := range lines {
-		fmt.Fprintln(s.out, l)
+		s.println(l)
 	}
-	fmt.Fprintln(s.out)
+	s.println()
 }
 
 // fact prints one thing that was seen.
 func (s *story) fact(format string, args ...any) {
-	fmt.Fprintf(s.out, "* "+format+"\n", args...)
+	s.printf("* "+format+"\n", args...)
 }
 
 // breach notes a broken promise.
 func (s *story) breach(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.broken = append(s.broken, text)
-	fmt.Fprintln(s.out, "! BROKEN PROMISE: "+text)
+	s.println("! BROKEN PROMISE: " + text)
 }
 
 // table prints rows below a header; columns of numbers are flush right.
@@ -87,16 +93,16 @@ func (s *story) table(rows [][]string) {
 				fmt.Fprintf(&line, "%-*s  ", widths[c], cell)
 			}
 		}
-		fmt.Fprintln(s.out, strings.TrimRight(line.String(), " "))
+		s.println(strings.TrimRight(line.String(), " "))
 	}
-	fmt.Fprintln(s.out)
+	s.println()
 }
 
 // transcript prints a command and its output.
 func (s *story) transcript(args []string, out string) {
-	fmt.Fprintf(s.out, "\n$ netclassctl %s\n%s", strings.Join(args, " "), out)
+	s.printf("\n$ netclassctl %s\n%s", strings.Join(args, " "), out)
 	if !strings.HasSuffix(out, "\n") {
-		fmt.Fprintln(s.out)
+		s.println()
 	}
 }
 
@@ -123,12 +129,12 @@ func (s *story) summary(results []result) {
 	s.table(append([][]string{head}, rows...))
 	switch {
 	case len(s.broken) > 0:
-		fmt.Fprintf(s.out, "%d promises were broken:\n", len(s.broken))
+		s.printf("%d promises were broken:\n", len(s.broken))
 		for _, b := range s.broken {
-			fmt.Fprintln(s.out, "  "+b)
+			s.println("  " + b)
 		}
 	case results[0].system == (&netclass{}).name():
-		fmt.Fprintln(s.out, "Every promise was kept. Nothing of this is left on the machine.")
+		s.println("Every promise was kept. Nothing of this is left on the machine.")
 	}
 }
 

@@ -38,7 +38,7 @@ type result struct {
 }
 
 // tell runs a lab from start to end.
-func (s *story) tell(ctx context.Context, sys system) (result, error) {
+func (s *story) tell(ctx context.Context, sys system) (_ result, err error) {
 	s.heading("The cluster, %s", sys.name())
 	s.para("Three nodes, each with a pod; a switch with a VLAN for each class; an upstream router and the world behind it. " +
 		"All of them are network namespaces on this machine.")
@@ -53,7 +53,7 @@ func (s *story) tell(ctx context.Context, sys system) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	defer l.Close()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	s.lab = l
 	s.fact("Cluster made in %s.", seconds(time.Since(start)))
 	if !s.faultsOnly {

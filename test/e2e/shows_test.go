@@ -27,7 +27,7 @@ func readExpectation(t *testing.T) *expectation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	v4, err := fibprobe.ParseExpected(f)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestSeed(t *testing.T) {
 
 	probe, err := fibprobe.Open(one.NS().Fd())
 	c.must(err)
-	defer probe.Close()
+	defer func() { _ = probe.Close() }()
 	for state, name := range e.file[0].States {
 		switch state {
 		case 1:

@@ -47,7 +47,7 @@ func (b *BIRD) start(h *Host) error {
 	if err != nil {
 		return err
 	}
-	os.Remove(b.Control)
+	_ = os.Remove(b.Control)
 	b.Process, err = h.Start(Command{Path: path, Args: []string{"-f", "-c", b.config, "-s", b.Control, "-P", h.File("bird.pid")}})
 	if err != nil {
 		return err

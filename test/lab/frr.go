@@ -45,7 +45,7 @@ func (f *FRR) daemon(name string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(f.file(name + ".vty"))
+	_ = os.Remove(f.file(name + ".vty"))
 	p, err := f.host.Start(Command{Path: path, Contain: true, Args: []string{
 		"-f", f.file("frr.conf"), "-i", f.file(name + ".pid"),
 		"-z", f.file("zserv.api"), "--vty_socket", f.dir, "--log", "stdout",

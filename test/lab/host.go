@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -106,10 +107,12 @@ func (h *Host) Sysctl(settings map[string]string) error {
 }
 
 // KillAll kills every process that was started on the host.
-func (h *Host) KillAll() {
+func (h *Host) KillAll() error {
+	var errs []error
 	for _, p := range h.Processes() {
-		p.Kill()
+		errs = append(errs, p.Kill())
 	}
+	return errors.Join(errs...)
 }
 
 // Processes returns what runs on the host.
@@ -119,12 +122,11 @@ func (h *Host) Processes() []*Process {
 	return slices.Collect(maps.Keys(h.processes))
 }
 
-func (h *Host) close() {
+func (h *Host) close() error {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
-	h.KillAll()
-	h.ns.Close()
+	return errors.Join(h.KillAll(), h.ns.Close())
 }
 
 func baseName(path string) string { return filepath.Base(path) }

@@ -36,17 +36,17 @@ func openEcho(from, to netip.Addr, run uint64) (*echoSocket, error) {
 		return nil, fmt.Errorf("open ICMP socket: %w", err)
 	}
 	if err := tune(fd, to.Is6()); err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("tune ICMP socket: %w", err)
 	}
 	if from.IsValid() {
 		if err := unix.Bind(fd, sockaddr(from)); err != nil {
-			unix.Close(fd)
+			_ = unix.Close(fd)
 			return nil, fmt.Errorf("bind to %s: %w", from, err)
 		}
 	}
 	if err := unix.Connect(fd, sockaddr(to)); err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("connect to %s: %w", to, err)
 	}
 	// The file is non-blocking and a socket, so reads take deadlines.

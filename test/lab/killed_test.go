@@ -55,7 +55,7 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill()
+	defer func() { _ = cmd.Process.Kill() }()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestKilled(t *testing.T) {
 	if _, err := fmt.Sscan(line, &pid, &ns, &dir); err != nil {
 		t.Fatalf("the child says %q: %v", line, err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -108,19 +108,19 @@ func (l *Lab) Close() error {
 		l.mu.Lock()
 		hosts := l.hosts
 		l.mu.Unlock()
-		var wg sync.WaitGroup
+		var g errgroup.Group
 		for _, h := range hosts {
-			wg.Go(h.close)
+			g.Go(h.close)
 		}
-		wg.Wait()
+		err = g.Wait()
 		if l.launcher != nil {
 			l.launcher.close()
 		}
 		if l.dir != "" {
-			err = os.RemoveAll(l.dir)
+			err = errors.Join(err, os.RemoveAll(l.dir))
 		}
 		if l.lock != nil {
-			l.lock.Close()
+			_ = l.lock.Close()
 		}
 	})
 	return err
@@ -133,8 +133,7 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
 	}
 	return f, nil
 }
@@ -158,9 +157,9 @@ func sweep() {
 			continue
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			os.RemoveAll(dir)
+			_ = os.RemoveAll(dir)
 		}
-		f.Close()
+		_ = f.Close()
 	}
 }
 

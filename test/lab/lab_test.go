@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,8 +132,13 @@ func TestRouterCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := strings.Join(offenders, "\n"); !strings.Contains(text, "10.244.2.7") || !strings.Contains(text, "fd00:10:244:2::7") {
-		t.Errorf("offenders: %s", text)
+	slices.Sort(offenders)
+	want := []string{
+		"vlan47: 10.244.1.7 -> 10.244.2.7 icmp",
+		"vlan47: fd00:10:244:1::7 -> fd00:10:244:2::7 ipv6-icmp",
+	}
+	if !slices.Equal(offenders, want) {
+		t.Errorf("offenders: %q, want %q", offenders, want)
 	}
 }
 

@@ -79,7 +79,7 @@ func (l *launcher) close() {
 	}
 	close(l.work)
 	<-l.done
-	unix.Close(l.home)
+	_ = unix.Close(l.home)
 }
 
 // A thread that was moved to a namespace ends with its goroutine, and so lets go

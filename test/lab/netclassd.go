@@ -66,7 +66,7 @@ func (n *Node) StartNetclassd(opts NetclassdOptions) (*Netclassd, error) {
 
 // Start starts the daemon again after it was stopped or killed.
 func (d *Netclassd) Start() error {
-	p, err := d.Node.Host.Start(Command{
+	p, err := d.Node.Start(Command{
 		Path: Built("netclassd"), Env: d.opts.Env, Dir: d.Dir, Name: "netclassd",
 		Args: append([]string{"--config", d.ConfigFile, "--node", d.Node.Name, "--socket", d.Socket, "--state-dir", d.StateDir}, d.opts.Args...),
 	})

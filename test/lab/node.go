@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -189,7 +190,5 @@ func (n *Node) PowerOff() error {
 			return err
 		}
 	}
-	n.KillAll()
-	n.Pod.KillAll()
-	return nil
+	return errors.Join(n.KillAll(), n.Pod.KillAll())
 }

@@ -162,9 +162,11 @@ func (p *Pinger) Stop() PingReport {
 			}
 			return nil
 		})
-		p.socket.deadline(time.Now())
+		if err := p.socket.deadline(time.Now()); err != nil {
+			p.fail(err)
+		}
+		_ = p.socket.close() // ends the reader, if the deadline has not
 		p.read.Wait()
-		p.socket.close()
 	}
 	return p.Report()
 }

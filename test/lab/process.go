@@ -53,7 +53,7 @@ func (h *Host) Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s on %s: %w", name, h.Name, err)
 	}
-	defer log.Close() // the child has its own
+	defer func() { _ = log.Close() }() // the child has its own
 
 	cmd := exec.Command(c.Path, c.Args...)
 	if c.Contain {

@@ -150,8 +150,8 @@ func (r *Router) Counts() (RouterCounts, error) {
 	return c, nil
 }
 
-// Offenders names the cluster packets that the router has seen, one line for
-// each link, source, destination and protocol.
+// Offenders names the cluster packets that the router has seen, once for each
+// link, source, destination and protocol: "vlan47: 10.244.1.7 -> 10.244.2.7 icmp".
 func (r *Router) Offenders() ([]string, error) {
 	var out []string
 	for _, set := range []string{"offenders4", "offenders6"} {
@@ -162,7 +162,9 @@ func (r *Router) Offenders() ([]string, error) {
 		var doc struct {
 			Nftables []struct {
 				Set struct {
-					Elem []json.RawMessage `json:"elem"`
+					Elem []struct {
+						Concat [4]any `json:"concat"` // protocols without a name are numbers
+					} `json:"elem"`
 				} `json:"set"`
 			} `json:"nftables"`
 		}
@@ -171,7 +173,7 @@ func (r *Router) Offenders() ([]string, error) {
 		}
 		for _, item := range doc.Nftables {
 			for _, e := range item.Set.Elem {
-				out = append(out, string(e))
+				out = append(out, fmt.Sprintf("%v: %v -> %v %v", e.Concat[0], e.Concat[1], e.Concat[2], e.Concat[3]))
 			}
 		}
 	}
