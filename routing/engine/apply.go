@@ -31,6 +31,13 @@ func scopeOf(op routing.Op) scope {
 	return scope{op.Table(), op.Family()}
 }
 
+// stops reports whether an earlier failure keeps an op from being carried out. A
+// throw also waits for main's guard: what the fence stopped until then would
+// go on to main's default.
+func stops(stopped map[scope]bool, op routing.Op) bool {
+	return stopped[scopeOf(op)] || op.Throws() && stopped[scope{routing.MainID, op.Family()}]
+}
+
 // apply makes the changes stage by stage, each acknowledged before the next,
 // and keeps the picture in step with what was acknowledged. It ends between two
 // stages when ctx does.
@@ -43,7 +50,7 @@ func (e *Engine) apply(ctx context.Context, ops []routing.Op) (failed bool) {
 		stage := ops[0].Stage
 		var batch []routing.Op
 		for len(ops) > 0 && ops[0].Stage == stage {
-			if !stopped[scopeOf(ops[0])] {
+			if !stops(stopped, ops[0]) {
 				batch = append(batch, ops[0])
 			}
 			ops = ops[1:]

@@ -244,3 +244,36 @@ func TestFailedDumpInHold(t *testing.T) {
 		r.wantPath("k8s-2", v4, false, "after the hold")
 	})
 }
+
+// TestFailedGuardStopsThrows: a throw leaves packets to main, and there only
+// the guard stands before the default.
+func TestFailedGuardStopsThrows(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.kernel.DeleteLink("cilium_host") // own CIDRs become throws
+		r.kernel.set(func(k *fakeKernel) {
+			k.onApply = func(ops []routing.Op) []error {
+				errs := make([]error, len(ops))
+				for i, op := range ops {
+					if op.Stage == routing.StageGuard && op.Family() == routing.IPv4 {
+						errs[i] = errors.New("not now")
+					}
+				}
+				return errs
+			}
+		})
+		r.start(seedConfig(t))
+		r.wait(time.Second)
+		thrown := 0
+		for _, op := range opsOf(r.kernel.taken()) {
+			switch {
+			case op.Throws() && op.Family() == routing.IPv4:
+				t.Errorf("without its guard: %s", op)
+			case op.Throws():
+				thrown++
+			}
+		}
+		if thrown == 0 {
+			t.Error("the guarded family has no throw either")
+		}
+	})
+}
