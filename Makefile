@@ -10,8 +10,8 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X netclass.dev/version.Version=$(VERSION)
 
 # Debian packages, by the command or file that says a package is there.
-DEMO_PACKAGES := ip:iproute2 nft:nftables
-TEST_PACKAGES := $(DEMO_PACKAGES) bird:bird2 /usr/lib/frr/bgpd:frr gcc:gcc /usr/include/stdlib.h:libc6-dev
+DEMO_PACKAGES := ip:iproute2 nft:nftables bird:bird2
+TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr gcc:gcc /usr/include/stdlib.h:libc6-dev
 
 # Packages whose tests run under the race detector: those with goroutines.
 RACE := ./routing/engine/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
@@ -69,11 +69,16 @@ generate: ## generate the code of the protocol buffers
 clean: ## remove what was built
 	rm -rf bin .cache
 
-# Install the packages of a list that are not there.
+# Install the packages of a list that are not there, without starting their
+# services: the lab starts what it needs inside its own namespaces.
 define install-missing
 	@missing=(); for p in $(1); do command -v "$${p%%:*}" >/dev/null || test -e "$${p%%:*}" || test -x "/usr/sbin/$${p%%:*}" || missing+=("$${p#*:}"); done; \
 	if (($${#missing[@]})); then \
 		echo "installing $${missing[*]}"; \
+		if ! test -e /usr/sbin/policy-rc.d; then \
+			trap 'rm -f /usr/sbin/policy-rc.d' EXIT; \
+			printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; \
+		fi; \
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null; \
 	fi
 endef
