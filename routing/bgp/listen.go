@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -16,11 +17,35 @@ import (
 	"netclass.dev/routing"
 )
 
-// listener is an address that GoBGP listens on.
+const (
+	// An address that cannot be listened on is tried again after this, doubling:
+	// soon, because a predecessor that was just killed is about to let go of it.
+	firstListenRetry = 100 * time.Millisecond
+	maxListenRetry   = 2 * time.Second
+	// acceptPause follows an error of accept: out of descriptors, most likely.
+	acceptPause = 100 * time.Millisecond
+)
+
+// door is where connections come in. GoBGP's own listeners cannot be changed
+// while it runs, all or none of them work, and all are bound to one link; these
+// hand what they accept to it as its own would.
+type door struct {
+	accept chan<- *net.TCPConn // GoBGP's, of accepted connections
+
+	listeners []*listener
+	unbound   []unbound
+	retryAt   time.Time // when unbound is tried again
+	delay     time.Duration
+
+	mu       sync.Mutex
+	expected map[netip.Addr]*routing.Neighbor // by remote address
+}
+
+// listener is an address that we listen on.
 type listener struct {
 	routing.Listen
-	index int // of the link that it is bound to; the socket knows no name
-	fd    int // GoBGP's own descriptor; it stays open as long as the process
+	index int // of the link that it is bound to: the socket knows no name
+	*net.TCPListener
 }
 
 // unbound is a wanted address that could not be listened on.
@@ -30,34 +55,163 @@ type unbound struct {
 	busy bool // another socket has it
 }
 
-// busyWait is how long an address in use is tried again before we do without:
-// a predecessor that was just killed is about to let go of it.
-const busyWait = 300 * time.Millisecond
+func newDoor(accept chan<- *net.TCPConn) *door {
+	return &door{accept: accept, expected: make(map[netip.Addr]*routing.Neighbor)}
+}
 
-// probeListen returns the addresses that can be listened on and notes the
-// others. GoBGP gives up at the first that it cannot bind, and leaks those
-// before it.
-func (s *speaker) probeListen(want *routing.Speak) []routing.Listen {
-	patience := time.Now().Add(busyWait)
-	var usable []routing.Listen
-	s.unbound = nil
-	for _, l := range want.Listen {
-		err := probe(l, want.Port)
-		for errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(patience) {
-			time.Sleep(10 * time.Millisecond)
-			err = probe(l, want.Port)
+// listen listens on the wanted addresses and no others. A link that was deleted
+// and made again is another link.
+func (d *door) listen(want []routing.Listen, port uint16, now time.Time) {
+	d.listeners = slices.DeleteFunc(d.listeners, func(l *listener) bool {
+		keep := slices.Contains(want, l.Listen) && (l.Link == "" || l.index == linkIndex(l.Link))
+		if !keep {
+			_ = l.Close()
 		}
-		if err == nil {
-			usable = append(usable, l)
+		return !keep
+	})
+	failed := d.unbound
+	d.unbound = nil
+	for _, w := range want {
+		if slices.ContainsFunc(d.listeners, func(l *listener) bool { return l.Listen == w }) {
 			continue
 		}
-		s.unbound = append(s.unbound, unbound{
-			Listen: l,
-			text:   fmt.Sprintf("listen on %s: %v", listenName(l, want.Port), errnoOf(err)),
-			busy:   errors.Is(err, syscall.EADDRINUSE),
+		if !slices.ContainsFunc(failed, func(u unbound) bool { return u.Listen == w }) {
+			d.delay = 0 // new: begin anew
+		}
+		if err := d.open(w, port); err != nil {
+			d.unbound = append(d.unbound, unbound{
+				Listen: w,
+				text:   fmt.Sprintf("listen on %s: %v", listenName(w, port), errnoOf(err)),
+				busy:   errors.Is(err, syscall.EADDRINUSE),
+			})
+		}
+	}
+	d.retryAt = time.Time{}
+	if len(d.unbound) > 0 {
+		d.delay = min(max(2*d.delay, firstListenRetry), maxListenRetry)
+		d.retryAt = now.Add(d.delay)
+	}
+}
+
+func (d *door) open(w routing.Listen, port uint16) error {
+	network, level, opt := "tcp4", unix.IPPROTO_IP, unix.IP_TTL
+	if w.Addr.Is6() {
+		network, level, opt = "tcp6", unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS
+	}
+	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if e := c.Control(func(fd uintptr) {
+			if w.Link != "" {
+				err = unix.BindToDevice(int(fd), w.Link)
+			}
+			// Our answer to a SYN, before it is known whose connection it is,
+			// must reach a peer that demands TTL security.
+			if err == nil {
+				err = unix.SetsockoptInt(int(fd), level, opt, maxTTL)
+			}
+		}); e != nil {
+			return e
+		}
+		return err
+	}}
+	// The index before the name is used: should the link be replaced between
+	// the two, the next look finds them to differ.
+	l := &listener{Listen: w}
+	if w.Link != "" {
+		l.index = linkIndex(w.Link)
+	}
+	ln, err := lc.Listen(context.Background(), network, net.JoinHostPort(w.Addr.String(), strconv.Itoa(int(port))))
+	if err != nil {
+		return err
+	}
+	l.TCPListener = ln.(*net.TCPListener)
+	d.listeners = append(d.listeners, l)
+	d.mu.Lock()
+	for remote, n := range d.expected {
+		if n.Password != "" {
+			l.setKey(remote, n.Password)
+		}
+	}
+	d.mu.Unlock()
+	go d.serve(l)
+	return nil
+}
+
+// serve accepts until the listener is closed.
+func (d *door) serve(l *listener) {
+	for {
+		conn, err := l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(acceptPause)
+			continue
+		}
+		if !d.admits(l, conn) {
+			_ = conn.Close()
+			continue
+		}
+		d.accept <- conn
+	}
+}
+
+// admits reports whether the connection is a configured peer's, and came in
+// where that peer is: its address alone can be forged on another link.
+func (d *door) admits(l *listener, conn *net.TCPConn) bool {
+	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	a, _ := netip.AddrFromSlice(remote.IP)
+	d.mu.Lock()
+	n := d.expected[a.Unmap()]
+	d.mu.Unlock()
+	return n != nil && n.Link == l.Link && (!n.Local.IsValid() || n.Local == l.Listen.Addr)
+}
+
+// expect lets the neighbour in, with its password.
+func (d *door) expect(n *routing.Neighbor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.expected[n.Remote]
+	d.expected[n.Remote] = n
+	if n.Password == "" && (old == nil || old.Password == "") {
+		return
+	}
+	for _, l := range d.listeners {
+		l.setKey(n.Remote, n.Password)
+	}
+}
+
+// forget lets the neighbour in no longer.
+func (d *door) forget(n *routing.Neighbor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.expected, n.Remote)
+	if n.Password != "" {
+		for _, l := range d.listeners {
+			l.setKey(n.Remote, "")
+		}
+	}
+}
+
+// setKey sets a neighbour's MD5 key on the listener; an empty one takes it off.
+func (l *listener) setKey(remote netip.Addr, key routing.Secret) {
+	if l.Listen.Addr.Is4() != remote.Is4() {
+		return
+	}
+	sig := md5Key(remote)
+	sig.Keylen = uint16(copy(sig.Key[:], key))
+	c, err := l.SyscallConn()
+	if err == nil {
+		err = c.Control(func(fd uintptr) {
+			err = unix.SetsockoptTCPMD5Sig(int(fd), unix.IPPROTO_TCP, unix.TCP_MD5SIG, sig)
 		})
 	}
-	return usable
+	if err != nil && !(errors.Is(err, unix.ENOENT) && key == "") {
+		say("WARN", "cannot set the MD5 key of a peer", map[string]any{"Key": remote.String(), "Error": err})
+	}
 }
 
 func listenName(l routing.Listen, port uint16) string {
@@ -77,151 +231,10 @@ func errnoOf(err error) error {
 	return err
 }
 
-// probe binds and listens as GoBGP will, and closes again.
-func probe(l routing.Listen, port uint16) error {
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		if l.Link == "" {
-			return nil
-		}
-		var err error
-		if e := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), l.Link) }); e != nil {
-			return e
-		}
-		return err
-	}}
-	network := "tcp4"
-	if l.Addr.Is6() {
-		network = "tcp6"
-	}
-	ln, err := lc.Listen(context.Background(), network, net.JoinHostPort(l.Addr.String(), strconv.Itoa(int(port))))
-	if err != nil {
-		return err
-	}
-	return ln.Close()
-}
-
-// bindListeners finds GoBGP's listening sockets and binds each to its link.
-// GoBGP can bind all of them to one link only, but an upstream's address is on
-// another link than the mesh's.
-func (s *speaker) bindListeners(usable []routing.Listen, port uint16) error {
-	s.listeners = nil
-	for _, l := range usable {
-		fd := listeningSocket(netip.AddrPortFrom(l.Addr, port))
-		if fd < 0 {
-			return fmt.Errorf("find the socket listening on %s", listenName(l, port))
-		}
-		index := 0
-		if l.Link != "" {
-			if err := unix.BindToDevice(fd, l.Link); err != nil {
-				return fmt.Errorf("bind listener %s to %s: %w", l.Addr, l.Link, err)
-			}
-			index = linkIndex(l.Link)
-		}
-		s.listeners = append(s.listeners, listener{Listen: l, index: index, fd: fd})
-	}
-	return nil
-}
-
-// maxFd bounds the search for a listener; they are opened first of all.
-const maxFd = 4096
-
-// listeningSocket returns the descriptor of our socket that listens on addr, or
-// -1.
-func listeningSocket(addr netip.AddrPort) int {
-	for fd := 3; fd < maxFd; fd++ {
-		if on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || on == 0 {
-			continue
-		}
-		sa, err := unix.Getsockname(fd)
-		if err != nil {
-			continue
-		}
-		var got netip.AddrPort
-		switch sa := sa.(type) {
-		case *unix.SockaddrInet4:
-			got = netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-		case *unix.SockaddrInet6:
-			got = netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
-		}
-		if got == addr {
-			return fd
-		}
-	}
-	return -1
-}
-
 func linkIndex(name string) int {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return 0
 	}
 	return ifi.Index
-}
-
-// listenReason says why the wanted addresses need a new process, if they do. A
-// listener whose address has gone from its link does no harm and works again
-// when the address comes back: a link that flaps resets no session.
-func (s *speaker) listenReason(want []routing.Listen) string {
-	for _, w := range want {
-		if !slices.ContainsFunc(s.listeners, func(l listener) bool { return l.serves(w) }) &&
-			!slices.ContainsFunc(s.unbound, func(u unbound) bool { return u.Listen == w }) {
-			return fmt.Sprintf("listen on %s too", w.Addr)
-		}
-	}
-	s.unbound = slices.DeleteFunc(s.unbound, func(u unbound) bool { return !slices.Contains(want, u.Listen) })
-	for _, l := range s.listeners {
-		if !slices.Contains(want, l.Listen) && isOurs(l.Addr) {
-			return fmt.Sprintf("listen on %s no longer", l.Addr)
-		}
-	}
-	return ""
-}
-
-// serves reports whether the listener does what w wants: a link that was
-// deleted and made again has another index.
-func (l listener) serves(w routing.Listen) bool {
-	return l.Listen == w && (l.Link == "" || l.index == linkIndex(l.Link))
-}
-
-// isOurs reports whether a link of this machine has the address.
-func isOurs(a netip.Addr) bool {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return true
-	}
-	return slices.ContainsFunc(addrs, func(x net.Addr) bool {
-		p, err := netip.ParsePrefix(x.String())
-		return err == nil && p.Addr() == a
-	})
-}
-
-// retryListen tries the addresses that could not be bound, if it is time. It
-// returns a reason to be renewed once one can.
-func (s *speaker) retryListen(now time.Time) string {
-	if now.Before(s.listenAt) {
-		return ""
-	}
-	s.listenAt = now.Add(listenRetry)
-	for i := range s.unbound {
-		u := &s.unbound[i]
-		err := probe(u.Listen, s.want.Port)
-		if err == nil {
-			return fmt.Sprintf("%s can be listened on now", u.Addr)
-		}
-		u.text = fmt.Sprintf("listen on %s: %v", listenName(u.Listen, s.want.Port), errnoOf(err))
-		u.busy = errors.Is(err, syscall.EADDRINUSE)
-	}
-	return ""
-}
-
-// forgetPassword takes a former neighbour's MD5 key off the listeners; GoBGP
-// leaves it there when it deletes the neighbour.
-func (s *speaker) forgetPassword(remote netip.Addr) {
-	sig := md5Key(remote)
-	for _, l := range s.listeners {
-		if l.Addr.Is4() == remote.Is4() {
-			// ENOENT: it had none.
-			_ = unix.SetsockoptTCPMD5Sig(l.fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, sig)
-		}
-	}
 }

@@ -157,6 +157,8 @@ func (s *speaker) peerConfig(n *routing.Neighbor) *api.Peer {
 
 func (s *speaker) addPeer(p *session) error {
 	p.added, p.resetAt = time.Now(), time.Time{}
+	n := p.neighbor
+	s.door.expect(&n)
 	s.dialer.aim(p.addr, &p.neighbor, s.want.Port, s.want.ASN)
 	if err := s.bgp.AddPeer(background, &api.AddPeerRequest{Peer: s.peerConfig(&p.neighbor)}); err != nil {
 		p.failed = "add peer: " + err.Error()
@@ -170,14 +172,12 @@ func (s *speaker) addPeer(p *session) error {
 // up.
 func (s *speaker) deletePeer(p *session) error {
 	s.dialer.forget(p.addr)
+	s.door.forget(&p.neighbor)
 	if p.failed != "" {
 		return nil // never got in
 	}
 	if err := s.bgp.DeletePeer(background, &api.DeletePeerRequest{Address: p.addr}); err != nil {
 		return fmt.Errorf("delete peer %s: %w", p.Key, err)
-	}
-	if p.neighbor.Password != "" {
-		s.forgetPassword(p.neighbor.Remote)
 	}
 	return nil
 }

@@ -78,6 +78,7 @@ func (s *speaker) digest(now time.Time) {
 		}
 		switch h.kind {
 		case stateChanged:
+			s.relisten = true
 			s.changed(p, h, now)
 		case updated:
 			p.look, p.lastSeen = true, now

@@ -18,8 +18,6 @@ import (
 const (
 	// coalesce is how long news are collected before we look.
 	coalesce = 10 * time.Millisecond
-	// listenRetry is how often an address that could not be bound is tried.
-	listenRetry = 2 * time.Second
 	// settle is how long nothing may happen until memory is given back.
 	settle = 5 * time.Second
 )
@@ -33,15 +31,13 @@ type speaker struct {
 	watch *watcher
 	bgp   *server.BgpServer // nil until the first order
 
-	dialer *dialer
-
+	dialer    *dialer
 	want      *routing.Speak
-	listeners []listener
-	unbound   []unbound
-	listenAt  time.Time // when unbound is tried again
+	door      *door // nil until the first order
 	loc       originated
 	sessions  map[string]*session // by the neighbour's address, as GoBGP prints it
 	renewing  bool
+	relisten  bool                 // a session has changed: its link may be another by now
 	condition *speakerv1.Condition // as last told
 }
 
@@ -145,7 +141,7 @@ func (s *speaker) renewReason(want *routing.Speak) string {
 	case want.Port != s.want.Port:
 		return "port changed"
 	}
-	return s.listenReason(want.Listen)
+	return ""
 }
 
 // tend does what time has brought due, tells the daemon what has changed, and
@@ -163,12 +159,11 @@ func (s *speaker) tend(now time.Time) (time.Time, error) {
 	for _, p := range s.sessions {
 		soonest(s.tendSession(p, now))
 	}
-	if len(s.unbound) > 0 {
-		if reason := s.retryListen(now); reason != "" {
-			return next, s.renew(reason)
-		}
-		soonest(s.listenAt)
+	if r := s.door.retryAt; s.relisten || !r.IsZero() && !now.Before(r) {
+		s.relisten = false
+		s.door.listen(s.want.Listen, s.want.Port, now)
 	}
+	soonest(s.door.retryAt)
 	for _, p := range s.sessions {
 		if !p.report {
 			continue
@@ -187,7 +182,7 @@ func (s *speaker) tend(now time.Time) (time.Time, error) {
 // changed.
 func (s *speaker) tellCondition() error {
 	c := &speakerv1.Condition{}
-	for _, u := range s.unbound {
+	for _, u := range s.door.unbound {
 		if u.busy {
 			c.Busy = append(c.Busy, &speakerv1.Listen{Address: u.Addr.AsSlice(), Link: u.Link})
 		} else {

@@ -3,6 +3,7 @@ package bgp
 import (
 	"fmt"
 	"net"
+	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
 	"github.com/osrg/gobgp/v3/pkg/server"
@@ -15,34 +16,22 @@ const importPolicy = "import"
 
 // start carries out the first order.
 func (s *speaker) start(want *routing.Speak) ([]string, error) {
-	usable := s.probeListen(want)
 	s.bgp = server.NewBgpServer(server.LoggerOption(s.watch))
 	s.watch.onState = func(addr string, to routing.SessionState) {
 		adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr))
 		s.dialer.state(addr, to)
 	}
 	s.watch.onSend = func(addr string) { restarted(neighborConf(s.bgp, addr)) }
-	// Without a listener GoBGP makes no channel of accepted connections, which
-	// is where those that we dial come in.
-	accepted := acceptChannel(s.bgp)
-	*accepted = make(chan *net.TCPConn)
+	// GoBGP is told not to listen, and makes no channel of accepted connections
+	// then. Both that we dial and that we accept come in there.
+	accepted := make(chan *net.TCPConn)
+	*acceptChannel(s.bgp) = accepted
+	s.dialer.accept, s.door = accepted, newDoor(accepted)
 	go s.bgp.Serve()
 
 	global := &api.Global{Asn: want.ASN, RouterId: want.RouterID.String(), ListenPort: -1}
-	if len(usable) > 0 {
-		global.ListenPort = int32(want.Port)
-		for _, l := range usable {
-			global.ListenAddresses = append(global.ListenAddresses, l.Addr.String())
-		}
-	}
 	if err := s.bgp.StartBgp(background, &api.StartBgpRequest{Global: global}); err != nil {
 		return nil, fmt.Errorf("start BGP: %w", err)
-	}
-	s.dialer.accept = *accepted
-	// No neighbour is known yet, so GoBGP closes whatever has come in by the
-	// listeners before they were bound to their links.
-	if err := s.bindListeners(usable, want.Port); err != nil {
-		return nil, err
 	}
 	if err := s.closeLocRIB(); err != nil {
 		return nil, err
@@ -103,6 +92,7 @@ func (s *speaker) reconcile(want *routing.Speak) []string {
 	}
 	restarting := want.Restarting && s.want.ASN == 0 // on the first order only
 	s.want = want
+	s.door.listen(want.Listen, want.Port, time.Now())
 	for addr, n := range neighbors {
 		note(s.setNeighbor(addr, n, restarting))
 	}
