@@ -153,6 +153,7 @@ func (e *Engine) Run(ctx context.Context) {
 	e.Look()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	var passed time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,11 +161,19 @@ func (e *Engine) Run(ctx context.Context) {
 		case <-e.wake:
 		case <-timer.C:
 		}
-		next := e.pass(ctx)
-		timer.Reset(next)
-		if !pause(ctx, settle) {
-			return
+		// Only when the last pass was just now: in an idle process every timer
+		// costs a dozen wakes.
+		if rest := settle - time.Since(passed); rest > 0 {
+			if !pause(ctx, rest) {
+				return
+			}
+			select {
+			case <-e.wake:
+			default:
+			}
 		}
+		timer.Reset(e.pass(ctx))
+		passed = time.Now()
 	}
 }
 
