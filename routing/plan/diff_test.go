@@ -125,3 +125,20 @@ func TestUnsafeDefaultGoesWhileHeld(t *testing.T) {
 	wantText(t, "a foreign route in the fence's place", opsText(plan.Diff(w.make(), w.Kernel)),
 		"drop default: delete route default via 10.47.0.254 dev ingress0 table 47 metric 10")
 }
+
+// So does the one in a table of an earlier configuration, when its fence has
+// lost something.
+func TestUnfencedDefaultOfOldTableGoesWhileHeld(t *testing.T) {
+	w := seed()
+	w.settle()
+	w.Inventory.Synced = false
+	w.Config.Tables[0].ID = 48
+	for _, op := range plan.Diff(w.make(), w.Kernel) {
+		w.Kernel = applied(w.Kernel, op)
+	}
+	w.Kernel.Routes = slices.DeleteFunc(w.Kernel.Routes, func(r routing.Route) bool {
+		return r.Table == 47 && r.Dst == netip.MustParsePrefix("fd00:10:244::/48")
+	})
+	wantText(t, "without a fence in the old table", opsText(plan.Diff(w.make(), w.Kernel)),
+		"drop default: delete route default via fd00:47::fe dev ingress0 table 47 metric 10")
+}

@@ -24,7 +24,9 @@ func (m *maker) fence(t *routing.Table, f routing.Family, wait func(what, why st
 				"the fence of %s is wider than the connected network %s: what lies beside it is not reached through this table; name the narrower networks", dst, net)
 		}
 	}
-	if unsafe == "" {
+	if unsafe != "" {
+		m.plan.Unsafe = append(m.plan.Unsafe, routing.RouteKey{Table: t.ID, Dst: f.Default(), Metric: routing.MetricPath})
+	} else {
 		unsafe = m.unknownNetwork(f)
 	}
 	return unsafe
@@ -80,6 +82,35 @@ func (m *maker) fenced(names []string, f routing.Family, all bool) []netip.Prefi
 		}
 	}
 	return ps
+}
+
+// leftDefaults finds the defaults in tables of an earlier configuration that
+// have lost a part of their fence. Nothing mends it any more, so that they must
+// not wait for the inventory like everything else there.
+func (m *maker) leftDefaults() {
+	var names []string
+	for i := range m.cfg.Tables {
+		names = append(names, m.cfg.Tables[i].Fence...)
+	}
+	if m.plan.Hold == "" || len(names) == 0 {
+		return
+	}
+	m.eachInstalled(func(_ int, r *routing.Route) {
+		if r.Type != routing.Unicast || r.Dst.Bits() > 0 || m.configured(r.Table) {
+			return
+		}
+		for _, dst := range m.fenced(names, r.Family(), false) {
+			fence, ok := m.installed(keyOf(&routing.Route{Table: r.Table, Dst: dst, Metric: routing.MetricFence}))
+			if !ok || fence.Type != routing.Unreachable {
+				m.plan.Unsafe = append(m.plan.Unsafe, r.Key())
+				return
+			}
+		}
+	})
+}
+
+func (m *maker) configured(id routing.TableID) bool {
+	return slices.ContainsFunc(m.cfg.Tables, func(t routing.Table) bool { return t.ID == id })
 }
 
 // guard plans the guard: in main at the highest metric, or as rules where a CNI

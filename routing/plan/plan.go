@@ -23,6 +23,7 @@ func Make(in *routing.Inputs) *routing.Plan {
 	for i := range in.Config.Tables {
 		m.table(&in.Config.Tables[i])
 	}
+	m.leftDefaults()
 	m.guard()
 	m.speak()
 	m.classes()

@@ -143,9 +143,6 @@ func (m *maker) defaultRoute(t *routing.Table, f routing.Family, fenced string, 
 		m.add(routing.Route{Table: t.ID, Dst: dst, Metric: routing.MetricHold, Type: routing.Unreachable})
 	}
 	gw, why := m.gateway(t, d, f)
-	if fenced != "" {
-		m.plan.Unsafe = append(m.plan.Unsafe, routing.RouteKey{Table: t.ID, Dst: dst, Metric: routing.MetricPath})
-	}
 	if why == "" {
 		why = fenced
 	}

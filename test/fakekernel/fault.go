@@ -3,6 +3,7 @@ package fakekernel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -94,4 +95,17 @@ func (k *Kernel) Picture() *routing.Kernel {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.picture()
+}
+
+// Link is a copy of one link, nil when there is none.
+func (k *Kernel) Link(name string) *routing.Link {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.link(name)
+	if l == nil {
+		return nil
+	}
+	c := *l
+	c.Addrs = slices.Clone(l.Addrs)
+	return &c
 }

@@ -1,0 +1,303 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/fib"
+)
+
+// checkOrder judges an order to the speaker: a pod CIDR is announced only while
+// the route that delivers it is in.
+func (w *world) checkOrder(s *speaker, order *routing.Speak) {
+	if order == nil {
+		return
+	}
+	k := w.hand.picture
+	for _, a := range order.Announce {
+		if a.To == "" && !delivered(k, a.Prefix) {
+			w.violated(8, "%s is announced and not delivered", a.Prefix)
+		}
+		if a.To != "" && !stopped(k, a.Prefix) {
+			w.violated(8, "%s is advertised to %s and nothing stops what is unused of it", a.Prefix, a.To)
+		}
+	}
+}
+
+func delivered(k *routing.Kernel, p netip.Prefix) bool {
+	return slices.ContainsFunc(k.Routes, func(r routing.Route) bool {
+		return r.Protocol == ours && r.Dst == p && r.Link == "cilium_host" && r.Metric == routing.MetricPath
+	})
+}
+
+func stopped(k *routing.Kernel, p netip.Prefix) bool {
+	return slices.ContainsFunc(k.Rules, func(r routing.Rule) bool {
+		return r.Protocol == ours && r.To == p && r.IIF == "ingress0" && r.Action == routing.ActionUnreachable
+	})
+}
+
+// withdrawnFirst demands that what leads to an announcement goes after it.
+func (w *world) withdrawnFirst(op routing.Op) {
+	s := w.speaker
+	if s.dead || s.order == nil || op.Verb == routing.Add {
+		return
+	}
+	for _, a := range s.order.Announce {
+		takesRoute := !op.IsRule() && a.To == "" && op.Route.Table == w.inForce.Tables[0].ID && op.Route.Dst == a.Prefix && op.Route.Metric == routing.MetricPath &&
+			(op.Verb == routing.Delete && op.Route.Link == "cilium_host" || op.Verb == routing.Replace && op.Route.Link != "cilium_host")
+		takesRule := op.IsRule() && a.To != "" && op.Rule.To == a.Prefix && op.Rule.IIF == "ingress0"
+		if takesRoute || takesRule {
+			w.violated(8, "%s while %s is announced", op, a.Prefix)
+		}
+	}
+}
+
+// settled reports whether a pass has gone through over the world as it is.
+func (w *world) settled() bool {
+	if w.crashed || w.deaf || w.refuseAll != nil || w.dumpsFail > 0 || w.engine == nil {
+		return false
+	}
+	st := w.engine.State()
+	return st.Sequence > w.since && st.Pass.Error == "" && len(st.Pending) == 0 && st.Config.Config == w.config
+}
+
+// check judges a settled world: no debt is left, and class paths are those of
+// the peers that are to have one.
+func (w *world) check() {
+	if !w.settled() {
+		return
+	}
+	k := w.kernel.Picture()
+	s := w.seeBoth()
+	for _, f := range routing.Families {
+		for x, route := range s.wrongs.Of(f) {
+			w.violated(x.inv, "left by a whole pass: %s by %s", x, route)
+		}
+	}
+	if !w.listed.Synced || !w.hand.seen {
+		return // nothing is deleted
+	}
+	for _, r := range k.Routes {
+		if r.Protocol != ours || r.Table == strayTable || r.Metric != routing.MetricPath || !r.Via.IsValid() || r.Dst.Bits() == 0 {
+			continue
+		}
+		if n := w.hop(r.Via, r.Family()); n == nil || w.pathOf(n, r.Dst) == no {
+			w.violated(8, "%s stays, which nobody has said or may still say", r)
+		}
+	}
+	if time.Since(w.quiet) > 300*time.Millisecond {
+		w.checkPackets(k)
+	}
+}
+
+func (w *world) hop(a netip.Addr, f routing.Family) *node {
+	for _, n := range w.nodes {
+		if podAddr(n.n, f) == a {
+			return n
+		}
+	}
+	return nil
+}
+
+// verdict is whether a class path is to be there.
+type verdict int
+
+const (
+	unsure verdict = iota // it may
+	yes
+	no
+)
+
+// slack is how late the daemon may be with what it decides by time.
+const slack = 700 * time.Millisecond
+
+// pathOf says whether a peer's pod CIDR is to have its class path, by what the
+// peer has said and how its session ended.
+func (w *world) pathOf(n *node, dst netip.Prefix) verdict {
+	f := routing.FamilyOf(dst.Addr())
+	table := w.config.Tables[0]
+	listed := w.listed.Node(n.name)
+	switch {
+	case !w.listed.Synced || w.contested:
+		return unsure
+	case listed == nil:
+		return no
+	case !slices.Contains(listed.PodCIDRs, dst):
+		return no
+	case listed.Annotations["net.renner.uno/pod0-v"+f.String()[3:]] != podAddr(n.n, f).String():
+		return unsure // the last good value, if there is one
+	case table.Routes.Peers.Learn == routing.LearnNodes:
+		return yes
+	}
+	se := w.speaker.sessions[routing.SessionKey{Peer: n.name, Family: f}]
+	if se == nil {
+		return unsure
+	}
+	if se.State == routing.Established {
+		said := slices.ContainsFunc(se.Paths, func(p routing.Path) bool { return p.Prefix == dst && p.NextHop == podAddr(n.n, f) })
+		switch {
+		case said:
+			return yes
+		case se.EndOfRIB || time.Since(se.Since) > restartTime+slack:
+			return no
+		}
+		return unsure
+	}
+	hold := w.config.BGP.GracefulRestart
+	if w.shifted { // begun under another configuration, perhaps
+		hold = restartTime
+	}
+	since := se.Since
+	if se.Cause != routing.CauseNone {
+		hold = min(hold, time.Duration(se.offered())*time.Second)
+	}
+	dead := !n.powered && time.Since(n.since) > 4*time.Second && time.Since(since) > 4*time.Second+slack
+	if se.Cause == routing.CauseCease || se.Cause == routing.CauseError || hold == 0 && se.Cause != routing.CauseNone ||
+		dead || time.Since(since) > hold+slack {
+		return no
+	}
+	return unsure
+}
+
+// offered is the restart time in seconds that the peer offered when the session
+// was up.
+func (se *session) offered() int { return int(se.PeerRestartTime / time.Second) }
+
+// checkPackets compares where packets of pods go with where their class wants
+// them, as far as the world allows.
+func (w *world) checkPackets(k *routing.Kernel) {
+	index := fib.New(k)
+	for _, f := range routing.Families {
+		pod := flows(f)[0]
+		for _, dst := range w.destinations(f) {
+			pod.Dst = dst
+			want := w.expect(k, f, dst)
+			if want == nil {
+				continue
+			}
+			for _, mode := range []fib.Mode{fib.Stack, fib.BPF} {
+				got := text(index.Lookup(pod, mode))
+				if !slices.Contains(want, got) {
+					w.violated(8, "%s goes %s (%s), and should go %v", flowText(pod), got, mode, want)
+				}
+			}
+		}
+	}
+}
+
+func text(r fib.Result) string {
+	if r.Action != fib.Forward {
+		return r.Action.String()
+	}
+	if !r.Route.Via.IsValid() {
+		return "by " + r.Route.Link
+	}
+	return fmt.Sprintf("by %s via %s", r.Route.Link, r.Route.Via)
+}
+
+// expect says where a packet of a pod may go; nil: no matter.
+func (w *world) expect(k *routing.Kernel, f routing.Family, dst netip.Addr) []string {
+	t := w.config.Tables[0]
+	if w.contested || !w.listed.Synced || w.listed.Node(self) == nil || w.blocked(k, t.ID) {
+		return nil
+	}
+	usable := func(link string) bool {
+		l := k.Link(link)
+		return l.Usable() && slices.ContainsFunc(l.Addrs, func(a routing.LinkAddr) bool {
+			return routing.FamilyOf(a.Prefix.Addr()) == f && a.Usable() && !a.Prefix.Addr().IsLinkLocalUnicast()
+		})
+	}
+	covers := func(link string, a netip.Addr) bool {
+		return usable(link) && slices.ContainsFunc(k.Link(link).Addrs, func(la routing.LinkAddr) bool {
+			return la.Usable() && la.Prefix.Masked().Contains(a) && la.Prefix.Addr() != a
+		})
+	}
+	stop := fib.Unreachable.String()
+	for _, n := range w.listed.Nodes {
+		if !slices.ContainsFunc(n.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(dst) }) {
+			continue
+		}
+		if n.Name == self {
+			if l := k.Link("cilium_host"); l != nil && l.Up {
+				return []string{"by cilium_host"}
+			}
+			return nil // a throw: main, or for eBPF nothing
+		}
+		nd := w.node(n.Name)
+		if nd == nil {
+			return nil
+		}
+		cidr := n.PodCIDRs[slices.IndexFunc(n.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(dst) })]
+		v := w.pathOf(nd, cidr)
+		hop := podAddr(nd.n, f)
+		if !covers("pod0", hop) {
+			v = no
+		}
+		var ways []string
+		if v != no {
+			ways = append(ways, "by pod0 via "+hop.String())
+		}
+		if v != yes {
+			switch fb := t.Routes.Peers.Fallback; {
+			case fb.Main:
+				return nil
+			case fb.Link == "node0" && covers("node0", nodeAddr(nd.n, f)):
+				ways = append(ways, "by node0 via "+nodeAddr(nd.n, f).String())
+			default:
+				ways = append(ways, stop)
+			}
+		}
+		return ways
+	}
+	for _, h := range hosts() {
+		for _, net := range networks(k.Link(h.name), f) {
+			if h.name != "cilium_host" && net.Contains(dst) {
+				if usable(h.name) {
+					return []string{"by " + h.name}
+				}
+				return []string{stop}
+			}
+		}
+	}
+	_, fences := w.demands(k, f)
+	for _, net := range fences[t.ID] {
+		if net.Contains(dst) {
+			return []string{stop}
+		}
+	}
+	if dst != addr("192.0.2.1") && dst != addr("2001:db8::1") {
+		return nil
+	}
+	gw := addr("10.47.0.254")
+	if f == routing.IPv6 {
+		gw = addr("fd00:47::fe")
+	}
+	if covers("ingress0", gw) && w.known(k, f) {
+		return []string{"by ingress0 via " + gw.String()}
+	}
+	if t.Routes.Default.OnLinkDown == routing.LinkDownHold {
+		return []string{stop}
+	}
+	return nil
+}
+
+// known reports whether the network of every gateway-less link is, so that it
+// can be fenced.
+func (w *world) known(k *routing.Kernel, f routing.Family) bool {
+	for _, link := range w.gatewayless() {
+		if len(networks(k.Link(link), f)) == 0 && !slices.ContainsFunc(w.memory[link], func(p netip.Prefix) bool { return routing.FamilyOf(p.Addr()) == f }) {
+			return false
+		}
+	}
+	return true
+}
+
+// blocked reports whether somebody else's objects stand where ours would, or
+// before them.
+func (w *world) blocked(k *routing.Kernel, id routing.TableID) bool {
+	return slices.ContainsFunc(k.Routes, func(r routing.Route) bool { return r.Table == id && r.Protocol != ours }) ||
+		slices.ContainsFunc(k.Rules, func(r routing.Rule) bool { return r.Priority > 0 && r.Priority < 1010 && r.Protocol != ours })
+}

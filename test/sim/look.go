@@ -1,0 +1,316 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/fib"
+)
+
+// wrong is one way in which a picture of the kernel breaks an invariant.
+type wrong struct {
+	inv   int
+	table routing.TableID
+	net   netip.Prefix // that is to be guarded or fenced
+	flow  fib.Flow
+	mode  fib.Mode
+}
+
+func (x wrong) String() string {
+	switch {
+	case x.inv == 2:
+		return fmt.Sprintf("a default in table %d without the fence of %s", x.table, x.net)
+	case x.inv == 3:
+		return fmt.Sprintf("%s, which no rule selects, is looked up otherwise (%s)", flowText(x.flow), x.mode)
+	case x.table != 0:
+		return fmt.Sprintf("%s to the fenced %s leaves table %d by its default (%s)", flowText(x.flow), x.net, x.table, x.mode)
+	}
+	return fmt.Sprintf("%s to the guarded %s by a less specific route (%s)", flowText(x.flow), x.net, x.mode)
+}
+
+func flowText(f fib.Flow) string {
+	s := f.Dst.String()
+	if f.Src.IsValid() {
+		s += " from " + f.Src.String()
+	}
+	if f.IIF != "" {
+		s += " iif " + f.IIF
+	}
+	if f.OIF != "" {
+		s += " oif " + f.OIF
+	}
+	return s
+}
+
+// flows are packets of every class and origin, without their destination.
+func flows(f routing.Family) []fib.Flow {
+	if f == routing.IPv4 {
+		return []fib.Flow{
+			{Src: addr("10.244.1.7"), IIF: "cilium_host"}, // a pod
+			{Src: addr("10.47.64.9"), IIF: "cilium_host"}, // a reply from a VIP
+			{},                        // a socket of the node's before its source is chosen
+			{Src: addr("10.46.0.1")},  // the node
+			{Src: addr("10.40.0.1")},  // the node, to the world
+			{Src: addr("10.244.1.1")}, // the CNI's own address
+			{Src: addr("192.0.2.9"), IIF: "ingress0"},
+			{Src: addr("10.46.0.2"), IIF: "node0"},
+		}
+	}
+	return []fib.Flow{
+		{Src: addr("fd00:10:244:1::7"), IIF: "cilium_host"},
+		{Src: addr("fd00:47:64::9"), IIF: "cilium_host"},
+		{},
+		{Src: addr("fd00:46::1")},
+		{Src: addr("fd00:40::1")},
+		{Src: addr("fd00:10:244:1::1")},
+		{Src: addr("2001:db8::9"), IIF: "ingress0"},
+		{Src: addr("fd00:46::2"), IIF: "node0"},
+	}
+}
+
+// destinations are addresses in every network that matters, used and unused.
+func (w *world) destinations(f routing.Family) []netip.Addr {
+	if f == routing.IPv4 {
+		ds := []netip.Addr{
+			addr("10.244.9.5"), addr("10.244.77.5"), addr("10.46.0.2"), addr("10.46.0.99"), addr("10.48.0.2"), addr("10.48.0.99"),
+			addr("10.49.0.2"), addr("10.96.0.10"), addr("10.47.64.9"), addr("10.40.0.2"), addr("10.47.0.9"), addr("192.0.2.1"),
+		}
+		for n := 1; n <= w.highest; n++ {
+			ds = append(ds, addr(fmt.Sprintf("10.244.%d.5", n)))
+		}
+		return ds
+	}
+	ds := []netip.Addr{
+		addr("fd00:10:244:9::5"), addr("fd00:10:244:77::5"), addr("fd00:46::2"), addr("fd00:46::99"), addr("fd00:48::2"), addr("fd00:48::99"),
+		addr("fd00:49::2"), addr("fd00:10:96::10"), addr("fd00:47:64::9"), addr("fd00:40::2"), addr("fd00:47::9"), addr("2001:db8::1"),
+	}
+	for n := 1; n <= w.highest; n++ {
+		ds = append(ds, addr(fmt.Sprintf("fd00:10:244:%d::5", n)))
+	}
+	return ds
+}
+
+// selected reports whether a rule of a configuration may select the flow.
+func selected(c *routing.Config, flow fib.Flow) bool {
+	f := routing.FamilyOf(flow.Dst)
+	in := func(name string, a netip.Addr) bool {
+		return name == "" || a.IsValid() && slices.ContainsFunc(c.Network(name), func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	for _, t := range c.Tables {
+		for _, r := range t.Rules {
+			if r.Priority.Of(f) != 0 && in(r.From, flow.Src) && in(r.To, flow.Dst) {
+				return true
+			}
+		}
+	}
+	if c.BGP != nil {
+		for _, u := range c.BGP.Upstreams {
+			for _, name := range u.Advertise.Networks {
+				if flow.IIF == u.Link && in(name, flow.Dst) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// demands are the networks that are to be guarded, and those that the fence of
+// each table must cover before it may have a default, for a picture of the
+// kernel: the named networks and those of the class links that lead to no router.
+func (w *world) demands(k *routing.Kernel, f routing.Family) (guard []netip.Prefix, fence map[routing.TableID][]netip.Prefix) {
+	c := w.inForce
+	add := func(to, from []netip.Prefix) []netip.Prefix {
+		for _, p := range from {
+			if routing.FamilyOf(p.Addr()) == f && !slices.Contains(to, p) {
+				to = append(to, p)
+			}
+		}
+		return to
+	}
+	var inner []netip.Prefix
+	for _, link := range w.gatewayless() {
+		now := networks(k.Link(link), f)
+		if len(now) == 0 {
+			now = w.memory[link]
+		}
+		inner = add(inner, now)
+	}
+	if c.Guard != nil {
+		for _, name := range c.Guard.Networks {
+			if w.served(k, name) {
+				guard = add(guard, c.Network(name))
+			}
+		}
+		guard = add(guard, inner)
+	}
+	fence = map[routing.TableID][]netip.Prefix{}
+	for id, names := range w.owned {
+		var nets []netip.Prefix
+		for _, name := range names {
+			nets = add(nets, c.Network(name))
+		}
+		fence[id] = add(nets, inner)
+	}
+	return guard, fence
+}
+
+// gatewayless are the class links that carry nothing to or from the world.
+func (w *world) gatewayless() []string { return []string{"pod0", "node0"} }
+
+// served reports whether the node has, or had, a link for a network's class.
+func (w *world) served(k *routing.Kernel, name string) bool {
+	links := map[string][]string{"pods": {"pod0", "node0"}, "nodes": {"node0"}}[name]
+	return slices.ContainsFunc(links, func(l string) bool { return k.Link(l) != nil || len(w.memory[l]) > 0 })
+}
+
+func networks(l *routing.Link, f routing.Family) []netip.Prefix {
+	var nets []netip.Prefix
+	if l == nil {
+		return nil
+	}
+	for _, a := range l.Addrs {
+		p := a.Prefix
+		if routing.FamilyOf(p.Addr()) == f && !p.Addr().IsLinkLocalUnicast() && !p.IsSingleIP() && !slices.Contains(nets, p.Masked()) {
+			nets = append(nets, p.Masked())
+		}
+	}
+	return nets
+}
+
+// remember keeps what the daemon has seen of the class links' networks.
+func (w *world) remember(k *routing.Kernel) {
+	for _, link := range w.gatewayless() {
+		for _, f := range routing.Families {
+			if now := networks(k.Link(link), f); len(now) > 0 {
+				w.memory[link] = append(slices.DeleteFunc(slices.Clone(w.memory[link]), func(p netip.Prefix) bool {
+					return routing.FamilyOf(p.Addr()) == f
+				}), now...)
+			}
+		}
+	}
+}
+
+// wrongs lists how a picture breaks invariants 1 to 3 in one family, each with
+// the route that does.
+func (w *world) wrongs(k *routing.Kernel, f routing.Family) map[wrong]routing.Route {
+	bad := map[wrong]routing.Route{}
+	guard, fences := w.demands(k, f)
+	for id, nets := range fences {
+		if !hasDefault(k, id, f) {
+			continue
+		}
+		for _, net := range nets {
+			if !fenced(k, id, net) {
+				bad[wrong{inv: 2, table: id, net: net}] = routing.Route{}
+			}
+		}
+	}
+	bare := w.bareAnswers(f)
+	index := fib.New(k)
+	asRules := w.inForce.Guard != nil && w.inForce.Guard.AsRules
+	n := 0
+	for _, flow := range flows(f) {
+		for _, dst := range w.destinations(f) {
+			flow.Dst = dst
+			for _, mode := range []fib.Mode{fib.Stack, fib.BPF} {
+				r := index.Lookup(flow, mode)
+				if b := bare[n]; !b.selected && (r.Action != b.Action || r.Route != b.Route) && !cutOff(r, b.Result) {
+					bad[wrong{inv: 3, flow: flow, mode: mode}] = r.Route
+				}
+				n++
+				if r.Action != fib.Forward {
+					continue
+				}
+				bits := r.Route.Dst.Bits()
+				names, own := fences[r.Route.Table]
+				// eBPF's lookup ignores suppress_prefixlength in IPv6: the guard
+				// as rules does not reach there.
+				if (own || r.Route.Table == routing.MainID) && !(asRules && f == routing.IPv6 && mode == fib.BPF) {
+					for _, g := range guard {
+						if bits < g.Bits() && g.Contains(dst) {
+							bad[wrong{inv: 1, net: g, flow: flow, mode: mode}] = r.Route
+						}
+					}
+				}
+				if own && bits == 0 {
+					for _, net := range names {
+						if net.Contains(dst) {
+							bad[wrong{inv: 1, table: r.Route.Table, net: net, flow: flow, mode: mode}] = r.Route
+						}
+					}
+				}
+			}
+		}
+	}
+	return bad
+}
+
+// cutOff reports whether an answer differs from the one without us only because
+// a guard stops what would have gone by a less specific route, or nowhere.
+func cutOff(with, without fib.Result) bool {
+	var g netip.Prefix
+	switch {
+	case with.Action != fib.Unreachable:
+		return false
+	case with.Route.Protocol == ours && with.Route.Table == routing.MainID && with.Route.Metric == routing.MetricGuard:
+		g = with.Route.Dst
+	case with.Rule.Protocol == ours && with.Rule.Action == routing.ActionUnreachable && with.Rule.IIF == "" && with.Rule.Priority != strayPriority:
+		g = with.Rule.To
+	default:
+		return false
+	}
+	return without.Action == fib.NoRoute || without.Route.Dst.Bits() < g.Bits()
+}
+
+// answer is a lookup in the kernel without anything of ours.
+type answer struct {
+	fib.Result
+	selected bool
+}
+
+// sight is what is known of the kernel as it is now.
+type sight struct {
+	foreignRoutes []routing.Route
+	foreignRules  []routing.Rule
+	wrongs        routing.PerFamily[map[wrong]routing.Route]
+}
+
+// seeBoth returns what is known of the kernel, looked up anew when the world has
+// changed.
+func (w *world) seeBoth() *sight {
+	if w.sight != nil {
+		return w.sight
+	}
+	k := w.kernel.Picture()
+	w.bare = [7][]answer{}
+	s := &sight{foreignRoutes: foreignRoutes(k), foreignRules: foreignRules(k)}
+	for _, f := range routing.Families {
+		s.wrongs.Set(f, w.wrongs(k, f))
+	}
+	w.sight = s
+	return s
+}
+
+// bareAnswers looks every flow up in the kernel without us.
+func (w *world) bareAnswers(f routing.Family) []answer {
+	if w.bare[f] != nil {
+		return w.bare[f]
+	}
+	k := w.kernel.Picture()
+	index := fib.New(&routing.Kernel{Links: k.Links, Routes: foreignRoutes(k), Rules: foreignRules(k)})
+	var all []answer
+	for _, flow := range flows(f) {
+		for _, dst := range w.destinations(f) {
+			flow.Dst = dst
+			sel := slices.ContainsFunc(w.configs, func(c *routing.Config) bool { return selected(c, flow) })
+			for _, mode := range []fib.Mode{fib.Stack, fib.BPF} {
+				all = append(all, answer{index.Lookup(flow, mode), sel})
+			}
+		}
+	}
+	w.bare[f] = all
+	return all
+}

@@ -1,0 +1,295 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/engine"
+	"netclass.dev/test/fakekernel"
+)
+
+// world is everything around one node's daemon, and the daemon.
+type world struct {
+	mu   sync.Mutex // held while anything changes or is looked at
+	seed uint64
+	rng  *rand.Rand
+
+	kernel  *fakekernel.Kernel
+	example string
+	chosen  []variant
+	config  *routing.Config   // the newest
+	inForce *routing.Config   // that the newest pass was made with
+	configs []*routing.Config // that may still have something in the kernel
+	owned   map[routing.TableID][]string
+	nodes   []*node
+	highest int // node number ever used
+	listed  routing.Inventory
+	dir     string
+
+	engine  *engine.Engine
+	hand    *hand
+	speaker *speaker
+	stop    context.CancelFunc
+	done    chan struct{}
+	crashed bool
+	inPass  bool // a change of the world comes while the daemon writes
+	ceased  bool
+
+	// What goes wrong.
+	refuseAll error
+	dumpsFail int
+	overrun   chan struct{}
+	deaf      bool
+	trap      func(op routing.Op) error // before the op that trapIn counts down to
+	trapIn    int
+
+	// What is known of the world.
+	memory    map[string][]netip.Prefix // networks of the gateway-less class links
+	sight     *sight
+	bare      [7][]answer
+	since     uint64 // the pass that the newest change preceded
+	quiet     time.Time
+	contested bool
+	shifted   bool // the configuration has changed: its old state must not be lost
+
+	opCount, opsSince, events int
+	trace                     bool
+	history                   []string
+	begin                     time.Time
+	found                     []violation
+}
+
+// violation is an invariant found broken.
+type violation struct {
+	invariant int
+	text      string
+}
+
+// violated records a violation. The history ends at the first.
+func (w *world) violated(invariant int, format string, args ...any) {
+	if len(w.found) < 5 {
+		v := violation{invariant, fmt.Sprintf(format, args...)}
+		w.found = append(w.found, v)
+		w.note("INVARIANT %d: %s", v.invariant, v.text)
+	}
+}
+
+// note writes a line of the history.
+func (w *world) note(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf("%8.3fs  ", time.Since(w.begin).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// newWorld makes a healthy cluster whose daemon has not started yet.
+func newWorld(seed uint64, example, dir string) *world {
+	w := &world{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), example: example, dir: dir,
+		kernel: fakekernel.New(), owned: map[routing.TableID][]string{}, memory: map[string][]netip.Prefix{},
+		overrun: make(chan struct{}), begin: time.Now(),
+	}
+	for n := 1; n <= 3; n++ {
+		w.nodes = append(w.nodes, newNode(n))
+	}
+	w.highest = 3
+	for _, h := range hosts() {
+		w.makeLink(h)
+	}
+	w.cni()
+	for _, r := range strays() {
+		w.must(w.kernel.Foreign(r))
+	}
+	return w
+}
+
+// strays are objects of others that are there from the start: a mesh VPN's rule
+// and table, and what somebody made with our protocol number.
+func strays() []routing.Op {
+	vpn := routing.Rule{Family: routing.IPv4, Priority: 5270, Table: 52, Protocol: routing.ProtocolStatic, SuppressPrefixLen: routing.NoSuppress, From: prefix("100.64.0.0/10")}
+	twin := routing.Rule{Family: routing.IPv4, Priority: strayPriority, Table: strayTable, Protocol: ours, SuppressPrefixLen: routing.NoSuppress, From: prefix("203.0.113.0/24")}
+	return []routing.Op{
+		{Rule: vpn}, {Rule: twin},
+		{Route: routing.Route{Table: 52, Dst: prefix("100.64.0.0/10"), Metric: 10, Type: routing.Unreachable, Protocol: routing.ProtocolStatic}},
+		{Route: routing.Route{Table: strayTable, Dst: prefix("203.0.113.0/24"), Metric: 10, Type: routing.Unreachable, Protocol: ours}},
+		{Route: routing.Route{Table: routing.MainID, Dst: prefix("198.51.100.0/24"), Metric: 20, Type: routing.Blackhole, Protocol: routing.ProtocolBIRD}},
+	}
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("seed %d: the world cannot be made: %v", w.seed, err))
+	}
+}
+
+func (w *world) makeLink(h host) {
+	w.must(w.kernel.AddLink(h.name))
+	for _, a := range h.addrs {
+		w.must(w.kernel.AddAddr(h.name, a))
+	}
+}
+
+// cni puts back what the system and the CNI keep in main, as far as its links
+// are there.
+func (w *world) cni() {
+	k := w.kernel.Picture()
+	for _, r := range mainRoutes(w.nodes) {
+		if !slices.ContainsFunc(k.Routes, func(o routing.Route) bool { return o.Key() == r.Key() }) {
+			_ = w.kernel.Foreign(routing.Op{Verb: routing.Add, Route: r}) // not while its link is down
+		}
+	}
+}
+
+// setConfig puts a configuration in force.
+func (w *world) setConfig(chosen []variant) {
+	c, err := configure(w.example, chosen)
+	w.must(err)
+	w.chosen, w.config = chosen, c
+	w.configs = append(w.configs, c)
+	if w.engine != nil {
+		w.engine.Configure(c, routing.ConfigStatus{Path: "config.yaml"}, nil)
+	}
+}
+
+// use is called where the daemon begins a pass with a configuration.
+func (w *world) use(c *routing.Config) string {
+	if c != w.inForce {
+		w.inForce, w.sight = c, nil
+		for _, t := range c.Tables {
+			if t.Fence != nil {
+				w.owned[t.ID] = t.Fence
+			}
+		}
+	}
+	return self
+}
+
+// list tells the inventory what the nodes are.
+func (w *world) list() {
+	w.listed.Nodes = nil
+	for _, n := range w.nodes {
+		w.listed.Nodes = append(w.listed.Nodes, n.says)
+	}
+	w.listed.Source = "nodes file nodes.yaml"
+}
+
+// inventory is what a daemon reads at the start of each pass.
+func (h *hand) inventory() *routing.Inventory {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	h.newPass()
+	inv := h.w.listed
+	inv.Nodes = slices.Clone(inv.Nodes)
+	h.synced = inv.Synced
+	h.seen = h.seen || inv.Node(self) != nil
+	return &inv
+}
+
+// node is asked for the node's name with the configuration of each pass.
+func (h *hand) node(c *routing.Config) string {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	if !h.dead {
+		return h.w.use(c)
+	}
+	return self
+}
+
+// start starts a daemon.
+func (w *world) start() {
+	w.hand = &hand{w: w, began: time.Now(), picture: &routing.Kernel{}}
+	w.hand.newPass()
+	w.speaker = &speaker{w: w, sessions: map[routing.SessionKey]*session{}}
+	h := w.hand
+	w.engine = engine.New(engine.Options{
+		Kernel: w.hand, Speaker: w.speaker, Inventory: h.inventory,
+		Node:     h.node,
+		StateDir: w.dir, Version: "sim", Log: slog.New(slog.DiscardHandler),
+	})
+	w.engine.Configure(w.config, routing.ConfigStatus{Path: "config.yaml"}, nil)
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop, w.done, w.crashed = stop, make(chan struct{}), false
+	w.since = 0
+	e, done := w.engine, w.done
+	go func() { defer close(done); e.Run(ctx) }()
+}
+
+// die ends the daemon between two instructions: nothing it does from now on has
+// an effect. The world must be locked.
+func (w *world) die() {
+	w.hand.dead = true
+	w.speaker.end()
+	w.crashed = true
+	w.stop()
+}
+
+// bury waits for what is left of a dead daemon and puts its state directory back
+// to what it was when it died.
+func (w *world) bury() {
+	saved, err := os.ReadFile(w.ledgerFile())
+	w.mu.Unlock()
+	<-w.done
+	w.mu.Lock()
+	if err == nil {
+		w.must(os.WriteFile(w.ledgerFile(), saved, 0o600))
+	} else {
+		_ = os.Remove(w.ledgerFile())
+	}
+}
+
+func (w *world) ledgerFile() string { return filepath.Join(w.dir, "ledger.json") }
+
+// changed says that the kernel is not what it was: what a pass over it must have
+// mended is counted from here. The daemon hears of it from the kernel, or not.
+func (w *world) changed() {
+	w.sight = nil
+	w.quiet = time.Now()
+	w.since = 0
+	if w.engine != nil {
+		w.since = w.engine.State().Sequence
+		if w.inPass {
+			w.since++ // the pass under way has read its inputs already
+		}
+		w.speaker.follow()
+	}
+}
+
+// look says that the nodes or the peers are not what they were, and tells the
+// daemon.
+func (w *world) look() {
+	w.changed()
+	if w.engine != nil {
+		w.engine.Look()
+	}
+}
+
+// wait lets time pass, unlocked.
+func (w *world) wait(d time.Duration) {
+	w.mu.Unlock()
+	synctest.Wait()
+	time.Sleep(d)
+	synctest.Wait()
+	w.mu.Lock()
+}
+
+func (w *world) node(name string) *node {
+	for _, n := range w.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// addressUsable reports whether packets can be sent from an address of a link.
+func (w *world) addressUsable(link string, a netip.Addr) bool {
+	l := w.kernel.Link(link)
+	return l.Usable() && slices.ContainsFunc(l.Addrs, func(la routing.LinkAddr) bool { return la.Prefix.Addr() == a && la.Usable() })
+}
