@@ -84,6 +84,8 @@ type State struct {
 	Peers      []PeerStatus
 	Pending    []Op // what the next pass would do
 	Conditions []Condition
+	// Verified is the newest look at the promises; nil: none yet.
+	Verified *Verification
 }
 
 // ConfigStatus is how the configuration stands.

@@ -3,7 +3,8 @@
 //
 // It decides nothing. Dump tells the whole truth or fails; Apply carries out
 // exactly the changes it is given and reports each one that failed; Watch says
-// when it is time to look again; Probe asks whether a next hop is alive.
+// when it is time to look again; Probe asks whether a next hop is alive, Lookup
+// where packets would go.
 package kernel
 
 import (
@@ -42,7 +43,7 @@ type Kernel struct {
 	routes  int // that the last dump found
 	probeMu sync.Mutex
 	probe   *socket
-	// lookup is opened when it is first needed.
+
 	lookupMu sync.Mutex
 	lookup   *socket
 
@@ -91,7 +92,7 @@ type guarded struct {
 }
 
 func (k *Kernel) sockets() []guarded {
-	return []guarded{{&k.writeMu, &k.write}, {&k.dumpMu, &k.dump}, {&k.probeMu, &k.probe}}
+	return []guarded{{&k.writeMu, &k.write}, {&k.dumpMu, &k.dump}, {&k.probeMu, &k.probe}, {&k.lookupMu, &k.lookup}}
 }
 
 // Close ends the connections. A Watch or Probe under way returns net.ErrClosed.

@@ -1,0 +1,126 @@
+package promise
+
+import (
+	"net/netip"
+	"slices"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/fib"
+)
+
+// Explain completes an explanation of Ask with the kernel's answer.
+func (v *View) Explain(e *routing.Explanation, kernel routing.Answer) {
+	r := v.fib.Trace(fib.Flow(e.Flow), fib.Stack)
+	for _, s := range r.Steps {
+		e.Steps = append(e.Steps, routing.LookupStep{Rule: s.Rule, Match: s.Match, Why: s.Why, Route: s.Route, Beat: s.Beat})
+	}
+	e.Model, e.Kernel = v.withMTU(v.answer(r)), v.withMTU(kernel)
+	e.Disagreement = v.disagreement(e.Flow, r, kernel)
+	e.EBPF = routing.Answer{Outcome: routing.OutcomeNoAnswer}
+	var datapath fib.Result
+	if e.Flow.IIF != "" {
+		datapath = v.fib.Lookup(fib.Flow(e.Flow), fib.BPF)
+		e.EBPF = v.withMTU(v.answer(datapath))
+	}
+	c, t := v.classOf(e.Flow)
+	if c != nil {
+		e.Class, e.Link, e.Traffic = c.Name, c.Link, t
+	}
+	v.verdict(e, c, r)
+	if e.Flow.IIF != "" && e.Verdict != routing.VerdictWrongLink && !v.outside(e.Flow.Dst) {
+		if why := v.router(e.Flow, v.answer(datapath), &datapath); why != "" {
+			e.Verdict, e.Reason, e.Failed = routing.VerdictWrongLink, why+", by bpf_fib_lookup", true
+		}
+	}
+	if e.Disagreement != "" {
+		e.Failed = true
+	}
+}
+
+func (v *View) verdict(e *routing.Explanation, c *routing.Class, model fib.Result) {
+	a := e.Kernel
+	if a.Outcome == routing.OutcomeNoAnswer {
+		a = e.Model
+	}
+	if c != nil {
+		j := v.judge(c, e.Flow, a, model)
+		e.Verdict, e.Reason = j.verdict, j.reason
+		switch j.verdict {
+		case routing.VerdictOK:
+			e.Reason = "leaves by " + c.Link + ", the link of " + c.Name
+		case routing.VerdictUnreachable:
+			if !v.somebody(e.Flow.Dst) {
+				e.Reason = "nobody has this address, and it is stopped here" + by(&model, a)
+			}
+			e.Failed = j.due || v.somebody(e.Flow.Dst)
+		case routing.VerdictWrongLink:
+			e.Failed = true
+		}
+		return
+	}
+	e.Verdict, e.Reason = routing.VerdictOK, "no class promises anything about it"
+	switch {
+	case a.Outcome == routing.OutcomeForward:
+		if v.outside(e.Flow.Dst) {
+			return
+		}
+		if why := v.router(e.Flow, a, &model); why != "" {
+			e.Verdict, e.Reason, e.Failed = routing.VerdictWrongLink, why, true
+		}
+	case a.Outcome == routing.OutcomeLocal:
+		e.Reason = "is delivered on this node"
+	default:
+		want := v.intended().Lookup(fib.Flow(e.Flow), fib.Stack)
+		e.Verdict, e.Reason = routing.VerdictUnreachable, "it is stopped here"+by(&model, a)
+		e.Failed = want.Action == fib.Forward
+	}
+}
+
+// withMTU fills in the link's MTU where the route has none.
+func (v *View) withMTU(a routing.Answer) routing.Answer {
+	if l := v.links[a.Link]; l != nil && a.Outcome == routing.OutcomeForward && a.MTU == 0 {
+		a.MTU = l.MTU
+	}
+	return a
+}
+
+// somebody reports whether an address is a node's, a node's pod's, or one of the
+// world.
+func (v *View) somebody(a netip.Addr) bool {
+	return v.nodes[a] != "" || v.podAddress(a) || v.outside(a)
+}
+
+// classOf returns the class that a flow belongs to, and the traffic of it. One
+// between two networks goes before one with the world.
+func (v *View) classOf(flow routing.Flow) (*routing.Class, routing.Traffic) {
+	src := flow.Src
+	if !src.IsValid() && flow.IIF == "" && v.self != nil {
+		src = v.self.InternalIP(routing.FamilyOf(flow.Dst))
+	}
+	if v.own[flow.Dst] || !src.IsValid() {
+		return nil, routing.Traffic{}
+	}
+	for _, world := range []bool{false, true} {
+		for i := range v.Config.Classes {
+			c := &v.Config.Classes[i]
+			if c.Delegated {
+				continue
+			}
+			at := slices.IndexFunc(c.Traffic, func(t routing.Traffic) bool {
+				return world == (t.From == routing.World || t.To == routing.World) && v.in(t.From, src) && v.in(t.To, flow.Dst)
+			})
+			if at >= 0 {
+				return c, c.Traffic[at]
+			}
+		}
+	}
+	return nil, routing.Traffic{}
+}
+
+// in reports whether an address is in a named network.
+func (v *View) in(network string, a netip.Addr) bool {
+	if network == routing.World {
+		return v.outside(a)
+	}
+	return within(v.Config.Network(network), a)
+}
