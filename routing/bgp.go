@@ -122,7 +122,10 @@ type Session struct {
 	// PeerRestartTime is what the peer offered; 0: no graceful restart.
 	PeerRestartTime time.Duration
 	Received        uint32 // prefixes in its Adj-RIB-In, also beyond the limit
-	Paths           []Path
+	// Doubt says that the session is Established, but that the peer's kernel has
+	// not answered on its connection for longer than a living one takes.
+	Doubt bool
+	Paths []Path
 }
 
 // Peering is what the planner may build on for one session: the paths that

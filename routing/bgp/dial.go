@@ -21,6 +21,7 @@ import (
 // connection made here reaches it as one that was accepted.
 type dialer struct {
 	accept chan<- *net.TCPConn // GoBGP's, of accepted connections
+	lines  *lines
 	failed func(addr string, err error)
 
 	mu      sync.Mutex
@@ -35,8 +36,8 @@ type callee struct {
 	stop context.CancelFunc // ends the attempts under way; nil: there are none
 }
 
-func newDialer(failed func(addr string, err error)) *dialer {
-	return &dialer{failed: failed, callees: make(map[string]*callee)}
+func newDialer(l *lines, failed func(addr string, err error)) *dialer {
+	return &dialer{lines: l, failed: failed, callees: make(map[string]*callee)}
 }
 
 // aim makes the neighbour one to dial whenever its session waits for a
@@ -114,6 +115,9 @@ func (d *dialer) keepDialing(ctx context.Context, addr string, t callee) {
 		conn, err := t.dial(ctx, retry)
 		switch {
 		case err == nil:
+			if !t.Upstream {
+				d.lines.add(t.Remote, conn)
+			}
 			select {
 			case d.accept <- conn:
 			case <-ctx.Done():
@@ -142,7 +146,7 @@ func (t *callee) dial(ctx context.Context, limit time.Duration) (*net.TCPConn, e
 	}
 	nd := net.Dialer{
 		Timeout:   limit,
-		KeepAlive: -1, // BGP has keepalives of its own
+		KeepAlive: -1, // see lines.add
 		Control: func(_, _ string, c syscall.RawConn) error {
 			var err error
 			if e := c.Control(func(fd uintptr) { err = t.prepare(int(fd)) }); e != nil {

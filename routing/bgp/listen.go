@@ -31,6 +31,7 @@ const (
 // hand what they accept to it as its own would.
 type door struct {
 	accept chan<- *net.TCPConn // GoBGP's, of accepted connections
+	lines  *lines
 
 	listeners []*listener
 	unbound   []unbound
@@ -55,8 +56,8 @@ type unbound struct {
 	busy bool // another socket has it
 }
 
-func newDoor(accept chan<- *net.TCPConn) *door {
-	return &door{accept: accept, expected: make(map[netip.Addr]*routing.Neighbor)}
+func newDoor(l *lines, accept chan<- *net.TCPConn) *door {
+	return &door{accept: accept, lines: l, expected: make(map[netip.Addr]*routing.Neighbor)}
 }
 
 // listen listens on the wanted addresses and no others. A link that was deleted
@@ -148,26 +149,33 @@ func (d *door) serve(l *listener) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		if !d.admits(l, conn) {
+		n := d.admits(l, conn)
+		if n == nil {
 			_ = conn.Close()
 			continue
+		}
+		if !n.Upstream {
+			d.lines.add(n.Remote, conn)
 		}
 		d.accept <- conn
 	}
 }
 
-// admits reports whether the connection is a configured peer's, and came in
-// where that peer is: its address alone can be forged on another link.
-func (d *door) admits(l *listener, conn *net.TCPConn) bool {
+// admits returns the configured peer whose connection it is, if it came in where
+// that peer is: its address alone can be forged on another link. Else it is nil.
+func (d *door) admits(l *listener, conn *net.TCPConn) *routing.Neighbor {
 	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return false
+		return nil
 	}
 	a, _ := netip.AddrFromSlice(remote.IP)
 	d.mu.Lock()
 	n := d.expected[a.Unmap()]
 	d.mu.Unlock()
-	return n != nil && n.Link == l.Link && (!n.Local.IsValid() || n.Local == l.Listen.Addr)
+	if n == nil || n.Link != l.Link || n.Local.IsValid() && n.Local != l.Listen.Addr {
+		return nil
+	}
+	return n
 }
 
 // expect lets the neighbour in, with its password.

@@ -39,6 +39,7 @@ type session struct {
 	eorAt    time.Time // when to be taken to be complete; zero: not
 	lastSeen time.Time // of its last UPDATE
 	sendAt   time.Time // when to be sent what we announce, after a restart; zero: not
+	pulseAt  time.Time // when its connection is to be looked at; zero: not
 	end      ending    // what was heard of the present session's end
 	look     bool      // its Adj-RIB-In is to be read
 	report   bool      // the daemon is to be told
@@ -54,8 +55,8 @@ func (p *session) down(now time.Time, cause routing.DownCause, detail string) {
 		p.Since, p.Cause = now, cause
 	}
 	p.State, p.Detail, p.ended = routing.Idle, detail, detail
-	p.EndOfRIB, p.Received, p.Paths = false, 0, nil
-	p.eorAt, p.sendAt, p.end, p.look, p.report = time.Time{}, time.Time{}, ending{}, false, true
+	p.EndOfRIB, p.Received, p.Paths, p.Doubt = false, 0, nil, false
+	p.pulseAt, p.eorAt, p.sendAt, p.end, p.look, p.report = time.Time{}, time.Time{}, time.Time{}, ending{}, false, true
 }
 
 // unreached notes why the peer could not be dialled, behind how the session
@@ -114,6 +115,9 @@ func (s *speaker) changed(p *session, h happening, now time.Time) {
 			p.sendAt = now.Add(restartPause)
 		}
 		s.watch.setRestarting(p.addr, false)
+		if !p.neighbor.Upstream {
+			p.pulseAt = now
+		}
 		s.established(p, now)
 	case h.from == routing.Established:
 		cause, detail := p.end.cause()
@@ -192,6 +196,10 @@ func (s *speaker) tendSession(p *session, now time.Time) time.Time {
 	}
 	if due(&p.sendAt) {
 		s.endRestart(p)
+	}
+	if due(&p.pulseAt) {
+		p.pulseAt = s.feel(p, now)
+		due(&p.pulseAt)
 	}
 	if quiet := p.lastSeen.Add(quietEOR); !p.eorAt.IsZero() && p.eorAt.Before(quiet) {
 		p.eorAt = quiet

@@ -31,6 +31,8 @@ type speaker struct {
 	watch *watcher
 	bgp   *server.BgpServer // nil until the first order
 
+	begun     time.Time
+	lines     lines
 	dialer    *dialer
 	want      *routing.Speak
 	door      *door // nil until the first order
@@ -42,8 +44,8 @@ type speaker struct {
 }
 
 func newSpeaker(conn net.Conn) *speaker {
-	s := &speaker{conn: conn, watch: newWatcher(), sessions: make(map[string]*session)}
-	s.dialer = newDialer(func(addr string, err error) {
+	s := &speaker{conn: conn, watch: newWatcher(), begun: time.Now(), sessions: make(map[string]*session)}
+	s.dialer = newDialer(&s.lines, func(addr string, err error) {
 		s.watch.put(happening{addr: addr, kind: dialFailed, text: err.Error()})
 	})
 	return s

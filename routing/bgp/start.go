@@ -26,7 +26,7 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	// then. Both that we dial and that we accept come in there.
 	accepted := make(chan *net.TCPConn)
 	*acceptChannel(s.bgp) = accepted
-	s.dialer.accept, s.door = accepted, newDoor(accepted)
+	s.dialer.accept, s.door = accepted, newDoor(&s.lines, accepted)
 	go s.bgp.Serve()
 
 	global := &api.Global{Asn: want.ASN, RouterId: want.RouterID.String(), ListenPort: -1}

@@ -2,19 +2,22 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"netclass.dev/routing"
 )
 
-// Probing of next hops. A living one answers within half a second; the kernel
-// gives a dead one up after three.
+// Probing of next hops. The kernel asks at once and then each second, three times
+// in all, and a living one answers each within a few hundred milliseconds: the
+// limits leave that much time after the last time of asking that they include.
 const (
-	probeAgain    = 500 * time.Millisecond
-	probeTime     = 4 * time.Second
-	probeHoldTime = time.Second // after hold-timer expiry it has been silent long enough
-	probesAtOnce  = 64
+	probeAgain     = 500 * time.Millisecond
+	probeTime      = 2500 * time.Millisecond // asked three times
+	probeDoubtTime = 1300 * time.Millisecond // twice: TCP has been silent as well
+	probeHoldTime  = time.Second             // once: it has been silent for the hold time
+	probesAtOnce   = 256
 )
 
 // prober asks next hops in the background, again and again, and tells of those
@@ -25,7 +28,7 @@ type prober struct {
 	dead  chan vigil
 }
 
-// vigil is the watch over the next hop of one session that is held.
+// vigil is the watch over the next hop of one session that is held or in doubt.
 type vigil struct {
 	of     *session
 	number uint64
@@ -36,15 +39,18 @@ func (p *prober) init() {
 	p.dead = make(chan vigil, probesAtOnce)
 }
 
-// attend begins the vigils of sessions that are held and ends those of the
-// others.
+// attend begins the vigils of sessions that are held or in doubt and ends those
+// of the others.
 func (ss *sessions) attend(ctx context.Context, s *session) {
-	switch {
-	case s.held && s.endVigil == nil:
+	switch watched := s.held || s.doubt && !s.silent; {
+	case watched && s.endVigil == nil:
 		ctx, s.endVigil = context.WithCancel(ctx)
 		s.vigil++
 		limit := probeTime
-		if s.cause == routing.CauseHoldTimer {
+		switch {
+		case s.doubt:
+			limit = probeDoubtTime
+		case s.cause == routing.CauseHoldTimer:
 			limit = probeHoldTime
 		}
 		v, link, hop := vigil{s, s.vigil}, s.neighbor.Link, s.neighbor.Remote
@@ -53,14 +59,14 @@ func (ss *sessions) attend(ctx context.Context, s *session) {
 			defer cancel()
 			alive, err := ss.kernel.Probe(ctx, link, hop)
 			if err != nil {
-				// A probe that could not be made says nothing; only after the
-				// hold timer is silence itself an answer.
-				return ctx.Err() == nil || limit != probeHoldTime
+				// Silence is an answer. A probe that could not be made says
+				// nothing.
+				return !errors.Is(ctx.Err(), context.DeadlineExceeded)
 			}
 			return alive
 		}
 		ss.prober.tasks.Go(func() { ss.prober.keep(ctx, v, alive, ss.wake) })
-	case !s.held:
+	case !watched:
 		s.stopVigil()
 	}
 }
@@ -92,13 +98,18 @@ func (p *prober) keep(ctx context.Context, v vigil, alive func(context.Context) 
 	}
 }
 
-// takeDead drops what is held of next hops that are dead.
+// takeDead drops what is held of next hops that are dead, and leaves aside what
+// sessions that are still up say of them.
 func (ss *sessions) takeDead() {
 	for {
 		select {
 		case v := <-ss.prober.dead:
-			if v.of.held && v.number == v.of.vigil {
+			switch {
+			case v.number != v.of.vigil:
+			case v.of.held:
 				v.of.drop()
+			case v.of.doubt:
+				v.of.silent = true
 			}
 		default:
 			return

@@ -31,6 +31,10 @@ type session struct {
 	cause    routing.DownCause
 	offered  time.Duration // the peer's restart time
 
+	doubt   bool      // it is up, but the peer's kernel does not answer
+	silent  bool      // and neither does its next hop: its paths do not count
+	trustAt time.Time // when it has answered again for long enough; zero: it has not
+
 	vigil    uint64 // the number of the newest
 	endVigil context.CancelFunc
 	lastSeen routing.Session
@@ -42,6 +46,11 @@ func (ss *sessions) init(k Kernel, wake func()) {
 	ss.of = make(map[routing.SessionKey]*session)
 	ss.prober.init()
 }
+
+// trustAgain is how long a peer that was silent must have answered again until
+// its paths count: a link that fails again and again is not worth going back to
+// each time.
+const trustAgain = 2 * time.Second
 
 // newSession begins as held: what the kernel has of it may come from before our
 // start.
@@ -115,7 +124,11 @@ func (ss *sessions) update(ctx context.Context, now time.Time, reported []routin
 		if s.neighbor.Upstream {
 			continue
 		}
-		peerings = append(peerings, routing.Peering{Key: key, Paths: s.paths, Synced: s.synced, Held: s.held})
+		p := routing.Peering{Key: key, Paths: s.paths, Synced: s.synced, Held: s.held}
+		if s.silent {
+			p.Paths, p.Synced = nil, true
+		}
+		peerings = append(peerings, p)
 	}
 	return peerings
 }
@@ -142,8 +155,10 @@ func (s *session) established(now time.Time, r *routing.Session, anew bool) {
 	if !s.up || anew {
 		s.before = s.paths
 		s.until = now.Add(s.holdTime())
+		s.silent = false
 	}
 	s.up, s.held = true, false
+	s.answers(now, !r.Doubt)
 	s.cause, s.offered = routing.CauseNone, r.PeerRestartTime
 	s.synced = r.EndOfRIB || !now.Before(s.until)
 	if s.synced {
@@ -152,12 +167,27 @@ func (s *session) established(now time.Time, r *routing.Session, anew bool) {
 	s.paths = merge(s.before, r.Paths)
 }
 
+// answers notes whether the peer of a session that is up answers. One that has
+// been found to be gone is trusted again after a while.
+func (s *session) answers(now time.Time, yes bool) {
+	s.doubt = !yes
+	switch {
+	case !yes || !s.silent:
+		s.trustAt = time.Time{}
+	case s.trustAt.IsZero():
+		s.trustAt = now.Add(trustAgain)
+	case !now.Before(s.trustAt):
+		s.silent = false
+	}
+}
+
 // ended decides by the cause whether the paths of a session outlive it.
 func (s *session) ended(now time.Time, cause routing.DownCause) {
-	s.up, s.cause = false, cause
+	silent := s.silent
+	s.up, s.cause, s.doubt, s.silent = false, cause, false, false
 	s.stopVigil()
 	hold := min(s.holdTime(), s.offered)
-	if cause == routing.CauseCease || cause == routing.CauseError || hold <= 0 {
+	if silent || cause == routing.CauseCease || cause == routing.CauseError || hold <= 0 {
 		s.drop()
 		return
 	}
@@ -195,11 +225,19 @@ func merge(old, fresh []routing.Path) []routing.Path {
 	return all
 }
 
-// due returns when the next hold, or wait for end-of-RIB, is over.
+// due returns when the next hold, wait for end-of-RIB or wait for trust is over.
 func (ss *sessions) due() (due time.Time, any bool) {
+	soonest := func(t time.Time) {
+		if !any || t.Before(due) {
+			due, any = t, true
+		}
+	}
 	for _, s := range ss.of {
-		if !s.synced && (!any || s.until.Before(due)) {
-			due, any = s.until, true
+		if !s.synced {
+			soonest(s.until)
+		}
+		if s.silent && !s.trustAt.IsZero() {
+			soonest(s.trustAt)
 		}
 	}
 	return due, any

@@ -39,6 +39,7 @@ func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing
 	for _, c := range p.Conditions {
 		e.conditions.add(c.Object, c.Reason, c.Message)
 	}
+	e.fights.conditions(e.conditions.now, e.conditions.add)
 	s := e.newState(conf)
 	s.Plan, s.Kernel, s.Pending = p, e.kernel, pending
 	s.Peers = e.peers(p)
@@ -128,6 +129,11 @@ func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 		}
 		peers[i].Session = s.lastSeen
 		peers[i].Session.Paths = nil
+		if s.silent {
+			why := s.neighbor.Remote.String() + " does not answer on " + s.neighbor.Link + ": its paths are left aside, though the session is up yet"
+			peers[i].Reason = why
+			e.conditions.add("peer/"+s.lastSeen.Key.String(), "Silent", why)
+		}
 		if s.held && (len(s.paths) > 0 || adopted[s.neighbor.Remote]) {
 			peers[i].Held, peers[i].HeldTill = true, s.until
 		}
@@ -163,6 +169,9 @@ func health(s *routing.State) routing.Health {
 // degrading reports whether something is wrong that no class shows.
 func degrading(s *routing.State) bool {
 	for _, c := range s.Conditions {
+		if c.Reason == fightReason {
+			return true
+		}
 		switch c.Object {
 		case "kernel", "config", "inventory", "speaker", "state":
 			return true

@@ -36,6 +36,7 @@ func FromSession(s *routing.Session) []*Report {
 		Detail:          detail,
 		PeerRestartTime: durationMessage(s.PeerRestartTime),
 		Received:        s.Received,
+		Doubt:           s.Doubt,
 	}
 	if !s.Since.IsZero() {
 		first.Since = timestamppb.New(s.Since)
@@ -113,7 +114,7 @@ func sessionFrom(key routing.SessionKey, m *Session) (s routing.Session, err err
 		return s, err
 	}
 	s.Key, s.State, s.Cause = key, routing.SessionState(m.GetState()), routing.DownCause(m.GetCause())
-	s.EndOfRIB, s.Detail, s.Received = m.GetEndOfRib(), m.GetDetail(), m.GetReceived()
+	s.EndOfRIB, s.Detail, s.Received, s.Doubt = m.GetEndOfRib(), m.GetDetail(), m.GetReceived(), m.GetDoubt()
 	return s, nil
 }
 

@@ -945,6 +945,7 @@ type Session struct {
 	Detail          string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"`
 	PeerRestartTime *durationpb.Duration   `protobuf:"bytes,10,opt,name=peer_restart_time,json=peerRestartTime,proto3" json:"peer_restart_time,omitempty"`
 	Received        uint32                 `protobuf:"varint,11,opt,name=received,proto3" json:"received,omitempty"`
+	Doubt           bool                   `protobuf:"varint,12,opt,name=doubt,proto3" json:"doubt,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1054,6 +1055,13 @@ func (x *Session) GetReceived() uint32 {
 		return x.Received
 	}
 	return 0
+}
+
+func (x *Session) GetDoubt() bool {
+	if x != nil {
+		return x.Doubt
+	}
+	return false
 }
 
 // Path is a prefix that the peer announced.
@@ -1178,7 +1186,7 @@ const file_netclass_speaker_v1_speaker_proto_rawDesc = "" +
 	"\x06errors\x18\x01 \x03(\tR\x06errors\x12/\n" +
 	"\x04busy\x18\x02 \x03(\v2\x1b.netclass.speaker.v1.ListenR\x04busy\"\x1f\n" +
 	"\x05Renew\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x8e\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xa4\x03\n" +
 	"\aSession\x121\n" +
 	"\x03key\x18\x01 \x01(\v2\x1f.netclass.speaker.v1.SessionKeyR\x03key\x12\x14\n" +
 	"\x05begin\x18\x02 \x01(\bR\x05begin\x12\x12\n" +
@@ -1192,7 +1200,8 @@ const file_netclass_speaker_v1_speaker_proto_rawDesc = "" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12E\n" +
 	"\x11peer_restart_time\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x0fpeerRestartTime\x12\x1a\n" +
-	"\breceived\x18\v \x01(\rR\breceived\"V\n" +
+	"\breceived\x18\v \x01(\rR\breceived\x12\x14\n" +
+	"\x05doubt\x18\f \x01(\bR\x05doubt\"V\n" +
 	"\x04Path\x123\n" +
 	"\x06prefix\x18\x01 \x01(\v2\x1b.netclass.speaker.v1.PrefixR\x06prefix\x12\x19\n" +
 	"\bnext_hop\x18\x02 \x01(\fR\anextHopB2Z0netclass.dev/proto/netclass/speaker/v1;speakerv1b\x06proto3"
