@@ -82,6 +82,16 @@ func adjust(conf *oc.Neighbor, to routing.SessionState, restarting bool) {
 	}
 }
 
+// settled is called once GoBGP has dealt with a message of the neighbour's
+// session that has just come up. GoBGP ignores UPDATEs that came before the
+// session was up, by the wall clock: when that is set back, all of them until
+// it has caught up. It is on the serving goroutine, which alone looks at this.
+func settled(conf *oc.Neighbor) {
+	if conf != nil {
+		conf.Timers.State.Uptime = 0
+	}
+}
+
 // placeholder is the address of a neighbour that never comes, but is noted as
 // one whose End-of-RIB is awaited. It keeps GoBGP from ending the restart of
 // all neighbours at once, sending everything to everyone each time: each has

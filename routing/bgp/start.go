@@ -16,11 +16,12 @@ const importPolicy = "import"
 
 // start carries out the first order.
 func (s *speaker) start(want *routing.Speak) ([]string, error) {
-	s.bgp = server.NewBgpServer(server.LoggerOption(s.watch))
+	s.bgp = server.NewBgpServer(server.LoggerOption(s.watch), server.TimingHookOption(s.watch))
 	s.watch.onState = func(addr string, to routing.SessionState) {
 		adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr))
 		s.dialer.state(addr, to)
 	}
+	s.watch.onUp = func(addr string) { settled(neighborConf(s.bgp, addr)) }
 	s.watch.onSend = func(addr string) { restarted(neighborConf(s.bgp, addr)) }
 	// GoBGP is told not to listen, and makes no channel of accepted connections
 	// then. Both that we dial and that we accept come in there.

@@ -6,9 +6,11 @@ import (
 	"os"
 	"runtime/pprof"
 	"sync"
+	"time"
 
 	"github.com/osrg/gobgp/v3/pkg/log"
 	"github.com/osrg/gobgp/v3/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v3/pkg/server"
 
 	"netclass.dev/routing"
 )
@@ -56,6 +58,18 @@ type watcher struct {
 	onState func(addr string, to routing.SessionState)
 	// onSend is called there before a neighbour is sent everything anew.
 	onSend func(addr string)
+	// onUp is called there once GoBGP has noted that a session is up.
+	onUp func(addr string)
+	up   string // the neighbour whose session has come up; the serving goroutine's
+}
+
+// Observe makes it a server.FSMTimingHook: GoBGP calls it on its serving
+// goroutine after each thing it has dealt with.
+func (w *watcher) Observe(server.FSMOperation, time.Duration, time.Duration) {
+	if w.up != "" && w.onUp != nil {
+		w.onUp(w.up)
+	}
+	w.up = ""
 }
 
 func newWatcher() *watcher {
@@ -125,6 +139,9 @@ func (w *watcher) hear(msg string, f log.Fields) {
 		to, _ := f["new"].(string)
 		if w.onState != nil {
 			w.onState(addr, states[to])
+		}
+		if states[to] == routing.Established {
+			w.up = addr
 		}
 		w.put(happening{addr: addr, kind: stateChanged, from: states[from], to: states[to]})
 	case "Neighbor soft reset out":
