@@ -81,11 +81,14 @@ type Promise struct {
 // cluster's networks must be guarded and fenced, and no answer of the kernel to
 // the worst case of each may lead to a router.
 type RouterProof struct {
-	Proven  bool
-	Reason  string   // why not
-	Covers  []string // what was asked for, for people
-	Flows   int
-	Checked int
+	Proven bool
+	// Misrouted says that it is not proven because of an answer, rather than
+	// because of what is not guarded.
+	Misrouted bool
+	Reason    string   // why not
+	Covers    []string // what was asked for, for people
+	Flows     int
+	Checked   int
 }
 
 // Verification is the newest look at what the classes promise.

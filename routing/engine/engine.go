@@ -47,6 +47,7 @@ type Speaker interface {
 type Options struct {
 	Kernel    Kernel
 	Speaker   Speaker
+	Oracle    Oracle // nil: what the classes promise is not verified
 	Inventory func() *routing.Inventory // never nil
 	Node      func(*routing.Config) string
 	StateDir  string // empty: nothing is remembered
@@ -78,6 +79,8 @@ type Engine struct {
 	failures   int            // passes in a row that had one
 	conditions conditions
 	stats      routing.PassStatus
+
+	verifier verifier // with a goroutine of its own
 }
 
 // configuration is a configuration in force and what came with it.
@@ -96,6 +99,7 @@ func New(opt Options) *Engine {
 		wake:    make(chan struct{}, 1),
 	}
 	e.sessions.init(opt.Kernel, e.Look)
+	e.verifier.init(opt.Oracle)
 	e.config.Store(&configuration{})
 	e.shown.Store(&published{state: &routing.State{
 		Version: opt.Version, Started: e.started, Now: e.started,
@@ -149,7 +153,9 @@ func (e *Engine) Run(ctx context.Context) {
 	e.loadLedger()
 	watching := make(chan struct{})
 	go func() { defer close(watching); e.watch(ctx) }()
-	defer func() { <-watching; e.sessions.wait() }()
+	verifying := make(chan struct{})
+	go func() { defer close(verifying); e.verifying(ctx) }()
+	defer func() { <-watching; <-verifying; e.sessions.wait() }()
 	e.Look()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

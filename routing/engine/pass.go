@@ -26,6 +26,7 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		return time.Hour
 	}
 	e.watchRange(cfg)
+	dumps := e.stats.Dumps
 	err := e.look(ctx, cfg)
 	if ctx.Err() != nil {
 		return 0
@@ -69,6 +70,7 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		e.stats.Error = ""
 	}
 	e.publish(conf, p, pending)
+	e.verifier.passed(ops, e.stats.Dumps != dumps)
 	return e.retry(cfg)
 }
 

@@ -62,6 +62,7 @@ func (e *Engine) republish(conf *configuration, err error) {
 	last := e.State()
 	s := e.newState(conf)
 	s.Plan, s.Kernel, s.Pending, s.Peers, s.Inventory = last.Plan, last.Kernel, last.Pending, last.Peers, last.Inventory
+	s.Verified = last.Verified
 	e.show(s)
 }
 
@@ -152,6 +153,8 @@ func health(s *routing.State) routing.Health {
 	worst := routing.Ready
 	for _, c := range s.Plan.Classes {
 		switch c.Health {
+		case routing.Degraded:
+			return routing.Degraded
 		case routing.Waiting:
 			worst = routing.Waiting
 		case routing.Shared:
@@ -174,6 +177,9 @@ func degrading(s *routing.State) bool {
 		}
 		switch c.Object {
 		case "kernel", "config", "inventory", "speaker", "state":
+			return true
+		}
+		if c.Reason == misrouted {
 			return true
 		}
 	}

@@ -104,8 +104,8 @@ func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer,
 	if why == "" {
 		return false
 	}
-	if proof.Proven || proof.Reason == "" {
-		proof.Proven, proof.Reason = false, fmt.Sprintf("%s to %s: %s", check.source(), check.target(), why)
+	if !proof.Misrouted { // an answer says more than what is missing
+		proof.Proven, proof.Misrouted, proof.Reason = false, true, fmt.Sprintf("%s to %s: %s", check.source(), check.target(), why)
 	}
 	return true
 }

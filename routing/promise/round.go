@@ -1,6 +1,11 @@
 package promise
 
-import "netclass.dev/routing"
+import (
+	"net/netip"
+	"slices"
+
+	"netclass.dev/routing"
+)
 
 // Check is one flow to put to the kernel.
 type Check struct {
@@ -15,9 +20,10 @@ const proofOnly = -1
 type Round struct {
 	Cursor int // where the last round ended
 	Budget int // about how many flows; 0: all
-	// Always are flows, and Nodes the nodes, that no round leaves out.
-	Always []routing.Flow
-	Nodes  map[string]bool
+	// Always are flows, and Changed the destinations of routes, that no round
+	// leaves out.
+	Always  []routing.Flow
+	Changed map[netip.Prefix]bool
 }
 
 // Checks are the flows of one round.
@@ -68,6 +74,7 @@ func (v *View) Round(r Round) *Checks {
 	for _, f := range r.Always {
 		always[f] = true
 	}
+	nodes := v.holders(r.Changed)
 	extra := r.Budget
 	for i := range queues {
 		q := &queues[i]
@@ -75,7 +82,7 @@ func (v *View) Round(r Round) *Checks {
 			turn := (n - start + longest) % longest
 			switch {
 			case turn < window, len(q.targets) == 1:
-			case extra > 0 && (r.Nodes[q.targets[n].peer] || len(always) > 0 && always[q.flow(n)]):
+			case extra > 0 && (nodes[q.targets[n].peer] || len(always) > 0 && always[q.flow(n)]):
 				extra--
 			default:
 				continue
@@ -126,4 +133,18 @@ func (v *View) peerTargets(f routing.Family) []target {
 		}
 	}
 	return all
+}
+
+// holders returns the nodes that have one of the prefixes as a pod CIDR.
+func (v *View) holders(prefixes map[netip.Prefix]bool) map[string]bool {
+	if len(prefixes) == 0 {
+		return nil
+	}
+	nodes := map[string]bool{}
+	for _, n := range v.peers {
+		if slices.ContainsFunc(n.PodCIDRs, func(c netip.Prefix) bool { return prefixes[c] }) {
+			nodes[n.Name] = true
+		}
+	}
+	return nodes
 }
