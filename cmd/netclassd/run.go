@@ -50,7 +50,7 @@ func run(f flags) error {
 	sp := speaker.New(speaker.Config{Notify: func() { d.engine.Look() }, Log: log.Logger})
 	d.engine = engine.New(engine.Options{
 		Kernel: k, Speaker: sp, Inventory: d.inventory, Node: f.nodeName,
-		StateDir: f.stateDir, Version: version.String(), Log: log.Logger,
+		StateDir: f.stateDir, Version: version.String(), Log: log.Logger, Meddler: k.Meddler,
 	})
 	log.Info("started", "version", version.String(), "node", f.nodeName(config), "config", f.config)
 	d.use(config)

@@ -58,9 +58,7 @@ func (e *Engine) apply(ctx context.Context, ops []routing.Op) (failed bool) {
 		if len(batch) == 0 {
 			continue
 		}
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTime)
-		errs := e.opt.Kernel.Apply(limited, batch)
-		cancel()
+		errs := e.stage(ctx, batch)
 		done := batch
 		if errs != nil {
 			done = nil
@@ -77,6 +75,9 @@ func (e *Engine) apply(ctx context.Context, ops []routing.Op) (failed bool) {
 			}
 		}
 		all = append(all, done...)
+		if stage == routing.StageFence && errs != nil {
+			all = append(all, e.dropUnfenced(ctx, stopped)...)
+		}
 	}
 	e.acknowledged(all)
 	if first == nil {
@@ -90,6 +91,35 @@ func (e *Engine) apply(ctx context.Context, ops []routing.Op) (failed bool) {
 	}
 	e.conditions.add("kernel", "ChangeRefused", message)
 	return true
+}
+
+// stage carries out the ops of one stage.
+func (e *Engine) stage(ctx context.Context, batch []routing.Op) []error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTime)
+	defer cancel()
+	return e.opt.Kernel.Apply(ctx, batch)
+}
+
+// dropUnfenced deletes the defaults of ours whose fence could not be put in,
+// and returns what was done: they must not stand alone while it is tried again.
+func (e *Engine) dropUnfenced(ctx context.Context, stopped map[scope]bool) (done []routing.Op) {
+	var ops []routing.Op
+	for _, r := range e.kernel.Routes {
+		if r.Dst.Bits() == 0 && !r.Type.Reject() && stopped[scope{r.Table, r.Family()}] &&
+			r.Table != routing.MainID && slices.Contains(e.ledger.Protocols, r.Protocol) && slices.Contains(e.ledger.Tables, r.Table) {
+			ops = append(ops, routing.Op{Stage: routing.StageDropDefault, Verb: routing.Delete, Route: r.Wanted()})
+		}
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	errs := e.stage(ctx, ops)
+	for i, op := range ops {
+		if errs == nil || errs[i] == nil {
+			done = append(done, op)
+		}
+	}
+	return done
 }
 
 // acknowledged logs what was done and brings the picture to it.

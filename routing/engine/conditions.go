@@ -16,8 +16,12 @@ const (
 	conditionLogGap = 10 * time.Second // between lines of one that only changes its message
 )
 
-// dumpFailed is the reason of the condition that the kernel could not be read.
-const dumpFailed = "DumpFailed"
+// Reasons of conditions that every pass finds out by itself: that the kernel
+// could not be read, and that it cannot be watched.
+const (
+	dumpFailed = "DumpFailed"
+	notWatched = "NotWatched"
+)
 
 // conditions are what is not as it should be, with the time it began.
 type conditions struct {
@@ -53,7 +57,7 @@ func (c *conditions) add(object, reason, message string) {
 // finds out by itself.
 func (c *conditions) repeat() {
 	for _, l := range c.last {
-		if l.Object != "config" && l.Object != "speaker" && l.Reason != dumpFailed {
+		if l.Object != "config" && l.Object != "speaker" && l.Reason != dumpFailed && l.Reason != notWatched {
 			c.add(l.Object, l.Reason, l.Message)
 		}
 	}

@@ -47,12 +47,15 @@ type Speaker interface {
 type Options struct {
 	Kernel    Kernel
 	Speaker   Speaker
-	Oracle    Oracle // nil: what the classes promise is not verified
+	Oracle    Oracle                    // nil: what the classes promise is not verified
 	Inventory func() *routing.Inventory // never nil
 	Node      func(*routing.Config) string
 	StateDir  string // empty: nothing is remembered
 	Version   string
 	Log       *slog.Logger
+	// Meddler says which other program has last changed a rule or route of ours,
+	// and when. Nil: nobody can say, and no fight is noticed.
+	Meddler func() (who string, at time.Time)
 }
 
 // Engine runs passes. All its fields but the marks and the published state
@@ -62,8 +65,9 @@ type Engine struct {
 	log     *slog.Logger
 	started time.Time
 
-	wake   chan struct{} // one slot
-	dump   atomic.Bool   // the picture can no longer be trusted
+	wake   chan struct{}          // one slot
+	dump   atomic.Bool            // the picture can no longer be trusted
+	deaf   atomic.Pointer[string] // why the kernel cannot be watched; nil: it is
 	config atomic.Pointer[configuration]
 	shown  atomic.Pointer[published]
 
@@ -78,6 +82,7 @@ type Engine struct {
 	spoke      bool           // an order has been given
 	failures   int            // passes in a row that had one
 	conditions conditions
+	fights     fights
 	stats      routing.PassStatus
 
 	verifier verifier // with a goroutine of its own
@@ -97,6 +102,7 @@ func New(opt Options) *Engine {
 		log:     opt.Log,
 		started: time.Now(),
 		wake:    make(chan struct{}, 1),
+		fights:  make(fights),
 	}
 	e.sessions.init(opt.Kernel, e.Look)
 	e.verifier.init(opt.Oracle)
@@ -145,6 +151,10 @@ const (
 	dumpGap  = 50 * time.Millisecond // between dumps, likewise
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
+	deafGap  = 2 * time.Second // between dumps while the kernel cannot be watched
+	// meddledLately is how fresh a sign of another program must be for what is
+	// missing now to be its doing.
+	meddledLately = time.Second
 )
 
 // Run passes until ctx ends. It leaves kernel and sessions as they are; Stop
@@ -187,6 +197,7 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := e.opt.Kernel.Watch(ctx, func(dump bool) {
+			e.deaf.Store(nil)
 			if dump {
 				e.dump.Store(true)
 			}
@@ -195,8 +206,10 @@ func (e *Engine) watch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		e.log.Warn("kernel events lost", "error", err)
-		e.LookAndDump()
+		why := err.Error()
+		if e.deaf.Swap(&why) == nil {
+			e.LookAndDump()
+		}
 		pause(ctx, time.Second)
 	}
 }

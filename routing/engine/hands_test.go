@@ -22,12 +22,13 @@ type fakeKernel struct {
 	batches [][]routing.Op
 	notify  func(dump bool)
 
-	dumpErr error
-	onDump  func(*routing.Kernel)
-	onApply func([]routing.Op) []error // before the change; errors refuse
-	applied func(routing.Op, *routing.Kernel)
-	dead    map[netip.Addr]bool
-	probing error
+	dumpErr  error
+	onDump   func(*routing.Kernel)
+	onApply  func([]routing.Op) []error // before the change; errors refuse
+	applied  func(routing.Op, *routing.Kernel)
+	dead     map[netip.Addr]bool
+	probing  error
+	watching func(context.Context) error // in the place of a watch that works
 }
 
 // seedAddrs are this node's links and addresses.
@@ -108,7 +109,11 @@ func (k *fakeKernel) Apply(ctx context.Context, ops []routing.Op) []error {
 }
 
 func (k *fakeKernel) Watch(ctx context.Context, notify func(bool)) error {
-	k.set(func(k *fakeKernel) { k.notify = notify })
+	var watching func(context.Context) error
+	k.set(func(k *fakeKernel) { k.notify, watching = notify, k.watching })
+	if watching != nil {
+		return watching(ctx)
+	}
 	return k.Kernel.Watch(ctx, notify)
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,7 +27,8 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		return time.Hour
 	}
 	e.watchRange(cfg)
-	dumps := e.stats.Dumps
+	e.deafness()
+	before, dumps := e.kernel, e.stats.Dumps
 	err := e.look(ctx, cfg)
 	if ctx.Err() != nil {
 		return 0
@@ -43,7 +45,13 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 	p := plan.Make(in)
 	e.remember(p)
 
-	ops := plan.Diff(p, e.kernel)
+	e.fights.forget(start)
+	e.fights.withhold(start, p)
+	missing := plan.Diff(p, e.kernel)
+	if before != nil && e.stats.Dumps > dumps {
+		e.noticeFights(start, missing, before)
+	}
+	ops := e.fights.limit(start, missing, p, e.kernel)
 	e.withdraw(ctx, p, ops)
 	failed := e.apply(ctx, ops)
 	if ctx.Err() != nil {
@@ -52,7 +60,7 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 	if e.firstOrderWaits(cfg) <= 0 {
 		e.announce(ctx, p)
 	}
-	pending := ops
+	pending := missing
 	if len(ops) > 0 {
 		pending = plan.Diff(p, e.kernel)
 	}
@@ -84,6 +92,12 @@ func (e *Engine) retry(cfg *routing.Config) time.Duration {
 	if due, ok := e.sessions.due(); ok {
 		next = min(next, time.Until(due))
 	}
+	if due, ok := e.fights.due(time.Now()); ok {
+		next = min(next, time.Until(due))
+	}
+	if e.deaf.Load() != nil {
+		next = min(next, time.Until(e.dumpedAt.Add(deafGap)))
+	}
 	if wait := e.firstOrderWaits(cfg); wait > 0 {
 		next = min(next, wait)
 	}
@@ -97,7 +111,8 @@ func (e *Engine) backoff() time.Duration {
 
 // look makes sure that the picture of the kernel can be trusted.
 func (e *Engine) look(ctx context.Context, cfg *routing.Config) error {
-	stale := e.kernel == nil || time.Since(e.dumpedAt) >= cfg.Daemon.Resync
+	stale := e.kernel == nil || time.Since(e.dumpedAt) >= cfg.Daemon.Resync ||
+		e.deaf.Load() != nil && time.Since(e.dumpedAt) >= deafGap
 	if !e.dump.Load() && !stale {
 		return nil
 	}
@@ -125,6 +140,29 @@ func (e *Engine) watchRange(cfg *routing.Config) {
 	if !slices.Equal(own.Protocols, e.watched.Protocols) || !slices.Equal(own.Tables, e.watched.Tables) {
 		e.opt.Kernel.SetRange(own.Protocols, own.Tables)
 		e.watched = own
+	}
+}
+
+// deafness says that nobody tells of changes, so that the kernel is read more
+// often instead.
+func (e *Engine) deafness() {
+	if why := e.deaf.Load(); why != nil {
+		e.conditions.add("kernel", notWatched, fmt.Sprintf("changes are not told of (%s): it is read every %v", *why, deafGap))
+	}
+}
+
+// noticeFights takes in what others have undone. What the kernel itself drops,
+// as with a link that flaps, is nobody's fight.
+func (e *Engine) noticeFights(now time.Time, ops []routing.Op, before *routing.Kernel) {
+	if e.opt.Meddler == nil || len(ops) == 0 {
+		return
+	}
+	by, at := e.opt.Meddler()
+	if now.Sub(at) > meddledLately {
+		return
+	}
+	if e.fights.notice(now, ops, before, by) {
+		e.Look() // a default may have to go
 	}
 }
 

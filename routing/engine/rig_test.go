@@ -30,6 +30,7 @@ type rig struct {
 	engine   *engine.Engine
 	log      *safeBuffer
 	stateDir string
+	meddler  func() (string, time.Time)
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -55,7 +56,7 @@ func (r *rig) make() {
 	r.engine = engine.New(engine.Options{
 		Kernel: r.kernel, Speaker: r.speaker, Inventory: r.nodes.Load,
 		Node:     func(*routing.Config) string { return "k8s-1" },
-		StateDir: r.stateDir, Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		StateDir: r.stateDir, Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Meddler: r.meddler,
 	})
 	r.speaker.notify = r.engine.Look
 }

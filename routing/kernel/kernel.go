@@ -50,6 +50,7 @@ type Kernel struct {
 	port        uint32 // of write: the kernel puts it on the events of our changes
 	watched     atomic.Pointer[watchRange]
 	watchBuffer int // receive buffer of a subscription in bytes
+	meddler     meddler
 
 	closed    chan struct{}
 	closeOnce sync.Once

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"time"
@@ -38,14 +39,22 @@ type watchRange struct {
 //
 // dump says whether the kernel must be read again to know what changed; events
 // never say it all, so that it always is true. An overrun or any other failure
-// renews the subscription.
+// renews the subscription; one that cannot be made is an error, so that the
+// caller knows that nobody will tell it anything.
 func (k *Kernel) Watch(ctx context.Context, notify func(dump bool)) error {
 	pause := renewPause
 	for {
 		started := time.Now()
-		err := k.subscribe(ctx, notify)
+		subscribed := false
+		err := k.subscribe(ctx, func(dump bool) {
+			subscribed = true
+			notify(dump)
+		})
 		if end := k.alive(ctx); end != nil {
 			return end
+		}
+		if !subscribed {
+			return fmt.Errorf("subscribe to kernel events: %w", err)
 		}
 		if errors.Is(err, unix.ENOBUFS) {
 			k.log.Info("kernel events overran the subscription")
@@ -105,6 +114,7 @@ func (k *Kernel) subscribe(ctx context.Context, notify func(dump bool)) error {
 				return err
 			}
 			if k.counts(m) {
+				k.noteMeddler(m)
 				notify(true)
 				break // the rest of the datagram says no more
 			}
