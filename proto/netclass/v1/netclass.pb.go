@@ -833,6 +833,195 @@ func (Verb) EnumDescriptor() ([]byte, []int) {
 	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{12}
 }
 
+// Verdict is what a packet's way is, held against the class that it belongs to.
+type Verdict int32
+
+const (
+	Verdict_VERDICT_UNSPECIFIED Verdict = 0
+	// By the class's link; or no class promises anything, and nothing is wrong.
+	Verdict_VERDICT_OK Verdict = 1
+	// By another link although the class's own is there; or, to the cluster, by a
+	// router.
+	Verdict_VERDICT_WRONG_LINK Verdict = 2
+	// Nowhere.
+	Verdict_VERDICT_UNREACHABLE Verdict = 3
+	// By another link of the cluster, because the class's own path is away.
+	Verdict_VERDICT_SHARED Verdict = 4
+)
+
+// Enum value maps for Verdict.
+var (
+	Verdict_name = map[int32]string{
+		0: "VERDICT_UNSPECIFIED",
+		1: "VERDICT_OK",
+		2: "VERDICT_WRONG_LINK",
+		3: "VERDICT_UNREACHABLE",
+		4: "VERDICT_SHARED",
+	}
+	Verdict_value = map[string]int32{
+		"VERDICT_UNSPECIFIED": 0,
+		"VERDICT_OK":          1,
+		"VERDICT_WRONG_LINK":  2,
+		"VERDICT_UNREACHABLE": 3,
+		"VERDICT_SHARED":      4,
+	}
+)
+
+func (x Verdict) Enum() *Verdict {
+	p := new(Verdict)
+	*p = x
+	return p
+}
+
+func (x Verdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Verdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_netclass_v1_netclass_proto_enumTypes[13].Descriptor()
+}
+
+func (Verdict) Type() protoreflect.EnumType {
+	return &file_netclass_v1_netclass_proto_enumTypes[13]
+}
+
+func (x Verdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Verdict.Descriptor instead.
+func (Verdict) EnumDescriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{13}
+}
+
+// Outcome is what becomes of a packet.
+type Outcome int32
+
+const (
+	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
+	// No rule's table has an answer (ENETUNREACH).
+	Outcome_OUTCOME_NO_ROUTE Outcome = 1
+	Outcome_OUTCOME_FORWARD  Outcome = 2
+	// Delivered on this node.
+	Outcome_OUTCOME_LOCAL       Outcome = 3
+	Outcome_OUTCOME_UNREACHABLE Outcome = 4
+	Outcome_OUTCOME_BLACKHOLE   Outcome = 5
+	Outcome_OUTCOME_PROHIBIT    Outcome = 6
+	// The kernel does not say: see code.
+	Outcome_OUTCOME_NO_ANSWER Outcome = 7
+)
+
+// Enum value maps for Outcome.
+var (
+	Outcome_name = map[int32]string{
+		0: "OUTCOME_UNSPECIFIED",
+		1: "OUTCOME_NO_ROUTE",
+		2: "OUTCOME_FORWARD",
+		3: "OUTCOME_LOCAL",
+		4: "OUTCOME_UNREACHABLE",
+		5: "OUTCOME_BLACKHOLE",
+		6: "OUTCOME_PROHIBIT",
+		7: "OUTCOME_NO_ANSWER",
+	}
+	Outcome_value = map[string]int32{
+		"OUTCOME_UNSPECIFIED": 0,
+		"OUTCOME_NO_ROUTE":    1,
+		"OUTCOME_FORWARD":     2,
+		"OUTCOME_LOCAL":       3,
+		"OUTCOME_UNREACHABLE": 4,
+		"OUTCOME_BLACKHOLE":   5,
+		"OUTCOME_PROHIBIT":    6,
+		"OUTCOME_NO_ANSWER":   7,
+	}
+)
+
+func (x Outcome) Enum() *Outcome {
+	p := new(Outcome)
+	*p = x
+	return p
+}
+
+func (x Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_netclass_v1_netclass_proto_enumTypes[14].Descriptor()
+}
+
+func (Outcome) Type() protoreflect.EnumType {
+	return &file_netclass_v1_netclass_proto_enumTypes[14]
+}
+
+func (x Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Outcome.Descriptor instead.
+func (Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{14}
+}
+
+// PromiseState is how a promise stands.
+type PromiseState int32
+
+const (
+	PromiseState_PROMISE_STATE_UNSPECIFIED PromiseState = 0
+	PromiseState_PROMISE_STATE_HELD        PromiseState = 1
+	// There is no way yet, and none is promised.
+	PromiseState_PROMISE_STATE_WAITING PromiseState = 2
+	// By another link of the cluster, because the class's own path is away.
+	PromiseState_PROMISE_STATE_SHARED PromiseState = 3
+	// By another link although the class's own is there, by a router, or not at
+	// all although there should be a way.
+	PromiseState_PROMISE_STATE_VIOLATED PromiseState = 4
+)
+
+// Enum value maps for PromiseState.
+var (
+	PromiseState_name = map[int32]string{
+		0: "PROMISE_STATE_UNSPECIFIED",
+		1: "PROMISE_STATE_HELD",
+		2: "PROMISE_STATE_WAITING",
+		3: "PROMISE_STATE_SHARED",
+		4: "PROMISE_STATE_VIOLATED",
+	}
+	PromiseState_value = map[string]int32{
+		"PROMISE_STATE_UNSPECIFIED": 0,
+		"PROMISE_STATE_HELD":        1,
+		"PROMISE_STATE_WAITING":     2,
+		"PROMISE_STATE_SHARED":      3,
+		"PROMISE_STATE_VIOLATED":    4,
+	}
+)
+
+func (x PromiseState) Enum() *PromiseState {
+	p := new(PromiseState)
+	*p = x
+	return p
+}
+
+func (x PromiseState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PromiseState) Descriptor() protoreflect.EnumDescriptor {
+	return file_netclass_v1_netclass_proto_enumTypes[15].Descriptor()
+}
+
+func (PromiseState) Type() protoreflect.EnumType {
+	return &file_netclass_v1_netclass_proto_enumTypes[15]
+}
+
+func (x PromiseState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PromiseState.Descriptor instead.
+func (PromiseState) EnumDescriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{15}
+}
+
 // Condition is one thing that is not as it should be.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1347,9 +1536,11 @@ type Status struct {
 	Classes      uint32 `protobuf:"varint,9,opt,name=classes,proto3" json:"classes,omitempty"`
 	ClassesReady uint32 `protobuf:"varint,10,opt,name=classes_ready,json=classesReady,proto3" json:"classes_ready,omitempty"`
 	// Tables: all, and those that are as configured.
-	Tables        uint32       `protobuf:"varint,11,opt,name=tables,proto3" json:"tables,omitempty"`
-	TablesReady   uint32       `protobuf:"varint,12,opt,name=tables_ready,json=tablesReady,proto3" json:"tables_ready,omitempty"`
-	Conditions    []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Tables      uint32       `protobuf:"varint,11,opt,name=tables,proto3" json:"tables,omitempty"`
+	TablesReady uint32       `protobuf:"varint,12,opt,name=tables_ready,json=tablesReady,proto3" json:"tables_ready,omitempty"`
+	Conditions  []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// Whether a router can come to carry cluster traffic; absent: not looked at.
+	Router        *RouterProof `protobuf:"bytes,14,opt,name=router,proto3" json:"router,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1471,6 +1662,13 @@ func (x *Status) GetTablesReady() uint32 {
 func (x *Status) GetConditions() []*Condition {
 	if x != nil {
 		return x.Conditions
+	}
+	return nil
+}
+
+func (x *Status) GetRouter() *RouterProof {
+	if x != nil {
+		return x.Router
 	}
 	return nil
 }
@@ -4415,6 +4613,1033 @@ func (x *ReloadResponse) GetPath() string {
 	return ""
 }
 
+// Answer is what was said of one packet.
+type Answer struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=netclass.v1.Outcome" json:"outcome,omitempty"`
+	// Of FORWARD and LOCAL.
+	Link string `protobuf:"bytes,2,opt,name=link,proto3" json:"link,omitempty"`
+	// Empty: the destination is on the link.
+	NextHop string `protobuf:"bytes,3,opt,name=next_hop,json=nextHop,proto3" json:"next_hop,omitempty"`
+	// What a packet without a source address gets; empty: not said.
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// Of the route, else of the link; 0: neither is known.
+	Mtu uint32 `protobuf:"varint,5,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// The table that decided; 0: not said.
+	Table     uint32 `protobuf:"varint,6,opt,name=table,proto3" json:"table,omitempty"`
+	TableName string `protobuf:"bytes,7,opt,name=table_name,json=tableName,proto3" json:"table_name,omitempty"`
+	// The kernel's own word for what is no route: "EHOSTUNREACH".
+	Code string `protobuf:"bytes,8,opt,name=code,proto3" json:"code,omitempty"`
+	// In a few words: "pod0 via 10.48.0.2".
+	Text          string `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Answer) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *Answer) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Answer) GetNextHop() string {
+	if x != nil {
+		return x.NextHop
+	}
+	return ""
+}
+
+func (x *Answer) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Answer) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *Answer) GetTable() uint32 {
+	if x != nil {
+		return x.Table
+	}
+	return 0
+}
+
+func (x *Answer) GetTableName() string {
+	if x != nil {
+		return x.TableName
+	}
+	return ""
+}
+
+func (x *Answer) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Answer) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Flow is a packet whose way is asked for.
+type Flow struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Family      Family                 `protobuf:"varint,1,opt,name=family,proto3,enum=netclass.v1.Family" json:"family,omitempty"`
+	Destination string                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"`
+	// Empty: none chosen yet.
+	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// The link it arrives by; empty: the node makes it itself.
+	Iif  string `protobuf:"bytes,4,opt,name=iif,proto3" json:"iif,omitempty"`
+	Mark uint32 `protobuf:"varint,5,opt,name=mark,proto3" json:"mark,omitempty"`
+	// What the ends are, for people: "pod of k8s-2".
+	DestinationName string `protobuf:"bytes,6,opt,name=destination_name,json=destinationName,proto3" json:"destination_name,omitempty"`
+	SourceName      string `protobuf:"bytes,7,opt,name=source_name,json=sourceName,proto3" json:"source_name,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Flow) Reset() {
+	*x = Flow{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Flow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Flow) ProtoMessage() {}
+
+func (x *Flow) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Flow.ProtoReflect.Descriptor instead.
+func (*Flow) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Flow) GetFamily() Family {
+	if x != nil {
+		return x.Family
+	}
+	return Family_FAMILY_UNSPECIFIED
+}
+
+func (x *Flow) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *Flow) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Flow) GetIif() string {
+	if x != nil {
+		return x.Iif
+	}
+	return ""
+}
+
+func (x *Flow) GetMark() uint32 {
+	if x != nil {
+		return x.Mark
+	}
+	return 0
+}
+
+func (x *Flow) GetDestinationName() string {
+	if x != nil {
+		return x.DestinationName
+	}
+	return ""
+}
+
+func (x *Flow) GetSourceName() string {
+	if x != nil {
+		return x.SourceName
+	}
+	return ""
+}
+
+// LookupStep is one rule on a packet's way.
+type LookupStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As `ip rule` shows it.
+	Rule     string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Priority uint32 `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"`
+	// With the action LOOKUP; the name is empty when the table has none.
+	Table     uint32 `protobuf:"varint,3,opt,name=table,proto3" json:"table,omitempty"`
+	TableName string `protobuf:"bytes,4,opt,name=table_name,json=tableName,proto3" json:"table_name,omitempty"`
+	Match     bool   `protobuf:"varint,5,opt,name=match,proto3" json:"match,omitempty"`
+	// Why it did not match, or what came of it.
+	Why string `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`
+	// What the table answered, as `ip route` shows it; empty: nothing.
+	Route     string    `protobuf:"bytes,7,opt,name=route,proto3" json:"route,omitempty"`
+	RouteKind RouteKind `protobuf:"varint,8,opt,name=route_kind,json=routeKind,proto3,enum=netclass.v1.RouteKind" json:"route_kind,omitempty"`
+	// The routes of the table that hold the destination too and lost, the best
+	// first. Bounded.
+	Beat          []*BeatenRoute `protobuf:"bytes,9,rep,name=beat,proto3" json:"beat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupStep) Reset() {
+	*x = LookupStep{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupStep) ProtoMessage() {}
+
+func (x *LookupStep) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupStep.ProtoReflect.Descriptor instead.
+func (*LookupStep) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *LookupStep) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *LookupStep) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *LookupStep) GetTable() uint32 {
+	if x != nil {
+		return x.Table
+	}
+	return 0
+}
+
+func (x *LookupStep) GetTableName() string {
+	if x != nil {
+		return x.TableName
+	}
+	return ""
+}
+
+func (x *LookupStep) GetMatch() bool {
+	if x != nil {
+		return x.Match
+	}
+	return false
+}
+
+func (x *LookupStep) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *LookupStep) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *LookupStep) GetRouteKind() RouteKind {
+	if x != nil {
+		return x.RouteKind
+	}
+	return RouteKind_ROUTE_KIND_UNSPECIFIED
+}
+
+func (x *LookupStep) GetBeat() []*BeatenRoute {
+	if x != nil {
+		return x.Beat
+	}
+	return nil
+}
+
+// BeatenRoute is a route that another was preferred to.
+type BeatenRoute struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Kind          RouteKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=netclass.v1.RouteKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeatenRoute) Reset() {
+	*x = BeatenRoute{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeatenRoute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeatenRoute) ProtoMessage() {}
+
+func (x *BeatenRoute) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeatenRoute.ProtoReflect.Descriptor instead.
+func (*BeatenRoute) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BeatenRoute) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *BeatenRoute) GetKind() RouteKind {
+	if x != nil {
+		return x.Kind
+	}
+	return RouteKind_ROUTE_KIND_UNSPECIFIED
+}
+
+// Explanation is the way of one packet.
+type Explanation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Flow  *Flow                  `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	// Every rule in the kernel's order, until one decides.
+	Steps []*LookupStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	// By the rules and routes that were read: the stack's lookup, and that of
+	// bpf_fib_lookup, with which an eBPF datapath forwards what arrives.
+	Model *Answer `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	Ebpf  *Answer `protobuf:"bytes,4,opt,name=ebpf,proto3" json:"ebpf,omitempty"`
+	// The kernel's own.
+	Kernel *Answer `protobuf:"bytes,5,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	// How the kernel's answer is another than its rules and routes give; empty: it
+	// is not.
+	Disagreement string `protobuf:"bytes,6,opt,name=disagreement,proto3" json:"disagreement,omitempty"`
+	// The class that the flow belongs to, and its link; empty: none.
+	Class   string   `protobuf:"bytes,7,opt,name=class,proto3" json:"class,omitempty"`
+	Link    string   `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"`
+	Traffic *Traffic `protobuf:"bytes,9,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	Verdict Verdict  `protobuf:"varint,10,opt,name=verdict,proto3,enum=netclass.v1.Verdict" json:"verdict,omitempty"`
+	// For people.
+	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Something is wrong, rather than as it has to be.
+	Failed        bool `protobuf:"varint,12,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Explanation) Reset() {
+	*x = Explanation{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Explanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Explanation) ProtoMessage() {}
+
+func (x *Explanation) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
+func (*Explanation) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Explanation) GetFlow() *Flow {
+	if x != nil {
+		return x.Flow
+	}
+	return nil
+}
+
+func (x *Explanation) GetSteps() []*LookupStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *Explanation) GetModel() *Answer {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
+func (x *Explanation) GetEbpf() *Answer {
+	if x != nil {
+		return x.Ebpf
+	}
+	return nil
+}
+
+func (x *Explanation) GetKernel() *Answer {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+func (x *Explanation) GetDisagreement() string {
+	if x != nil {
+		return x.Disagreement
+	}
+	return ""
+}
+
+func (x *Explanation) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Explanation) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Explanation) GetTraffic() *Traffic {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
+}
+
+func (x *Explanation) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *Explanation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Explanation) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+type ExplainRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. An address, the name of a node, or "pod", "node" (of the first
+	// peer by name), "world", "vip" for a sample.
+	Destination string `protobuf:"bytes,1,opt,name=destination,proto3" json:"destination,omitempty"`
+	// Likewise; "pod" and "node" are this node's. Empty: this node, before it has
+	// chosen an address.
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// The link it arrives by. Empty: none for an address of this node, the CNI's
+	// for its pods, else the link that this node would answer by.
+	Iif  string `protobuf:"bytes,3,opt,name=iif,proto3" json:"iif,omitempty"`
+	Mark uint32 `protobuf:"varint,4,opt,name=mark,proto3" json:"mark,omitempty"`
+	// Both families, where the ends leave it open.
+	Family        Family `protobuf:"varint,5,opt,name=family,proto3,enum=netclass.v1.Family" json:"family,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ExplainRequest) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetIif() string {
+	if x != nil {
+		return x.Iif
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetMark() uint32 {
+	if x != nil {
+		return x.Mark
+	}
+	return 0
+}
+
+func (x *ExplainRequest) GetFamily() Family {
+	if x != nil {
+		return x.Family
+	}
+	return Family_FAMILY_UNSPECIFIED
+}
+
+type ExplainResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each family.
+	Explanations  []*Explanation `protobuf:"bytes,1,rep,name=explanations,proto3" json:"explanations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ExplainResponse) GetExplanations() []*Explanation {
+	if x != nil {
+		return x.Explanations
+	}
+	return nil
+}
+
+// Promise is one traffic of a class in one family.
+type Promise struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Class   string                 `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	Link    string                 `protobuf:"bytes,2,opt,name=link,proto3" json:"link,omitempty"`
+	Traffic *Traffic               `protobuf:"bytes,3,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	Family  Family                 `protobuf:"varint,4,opt,name=family,proto3,enum=netclass.v1.Family" json:"family,omitempty"`
+	State   PromiseState           `protobuf:"varint,5,opt,name=state,proto3,enum=netclass.v1.PromiseState" json:"state,omitempty"`
+	// Of the worst flow, for people.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Flows that prove it, those asked about this time, and of these the ones that
+	// are not held.
+	Flows         uint32 `protobuf:"varint,7,opt,name=flows,proto3" json:"flows,omitempty"`
+	Checked       uint32 `protobuf:"varint,8,opt,name=checked,proto3" json:"checked,omitempty"`
+	Waiting       uint32 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Shared        uint32 `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"`
+	Violated      uint32 `protobuf:"varint,11,opt,name=violated,proto3" json:"violated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Promise) Reset() {
+	*x = Promise{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Promise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Promise) ProtoMessage() {}
+
+func (x *Promise) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Promise.ProtoReflect.Descriptor instead.
+func (*Promise) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Promise) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Promise) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Promise) GetTraffic() *Traffic {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
+}
+
+func (x *Promise) GetFamily() Family {
+	if x != nil {
+		return x.Family
+	}
+	return Family_FAMILY_UNSPECIFIED
+}
+
+func (x *Promise) GetState() PromiseState {
+	if x != nil {
+		return x.State
+	}
+	return PromiseState_PROMISE_STATE_UNSPECIFIED
+}
+
+func (x *Promise) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Promise) GetFlows() uint32 {
+	if x != nil {
+		return x.Flows
+	}
+	return 0
+}
+
+func (x *Promise) GetChecked() uint32 {
+	if x != nil {
+		return x.Checked
+	}
+	return 0
+}
+
+func (x *Promise) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Promise) GetShared() uint32 {
+	if x != nil {
+		return x.Shared
+	}
+	return 0
+}
+
+func (x *Promise) GetViolated() uint32 {
+	if x != nil {
+		return x.Violated
+	}
+	return 0
+}
+
+// RouterProof says whether a router can come to carry cluster traffic. It is
+// proven when the networks inside the cluster are guarded and fenced in the
+// kernel, and no answer to the worst case of each, from each kind of source, in
+// both families, by the kernel and by bpf_fib_lookup's rules, leads to a router.
+type RouterProof struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Proven bool                   `protobuf:"varint,1,opt,name=proven,proto3" json:"proven,omitempty"`
+	// Why it is not.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// It is not because of an answer, rather than because of what is missing.
+	Misrouted bool `protobuf:"varint,3,opt,name=misrouted,proto3" json:"misrouted,omitempty"`
+	// What was asked for, for people.
+	Covers []string `protobuf:"bytes,4,rep,name=covers,proto3" json:"covers,omitempty"`
+	// Flows that prove it, and those asked about this time.
+	Flows   uint32 `protobuf:"varint,5,opt,name=flows,proto3" json:"flows,omitempty"`
+	Checked uint32 `protobuf:"varint,6,opt,name=checked,proto3" json:"checked,omitempty"`
+	// When.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouterProof) Reset() {
+	*x = RouterProof{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouterProof) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouterProof) ProtoMessage() {}
+
+func (x *RouterProof) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouterProof.ProtoReflect.Descriptor instead.
+func (*RouterProof) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *RouterProof) GetProven() bool {
+	if x != nil {
+		return x.Proven
+	}
+	return false
+}
+
+func (x *RouterProof) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RouterProof) GetMisrouted() bool {
+	if x != nil {
+		return x.Misrouted
+	}
+	return false
+}
+
+func (x *RouterProof) GetCovers() []string {
+	if x != nil {
+		return x.Covers
+	}
+	return nil
+}
+
+func (x *RouterProof) GetFlows() uint32 {
+	if x != nil {
+		return x.Flows
+	}
+	return 0
+}
+
+func (x *RouterProof) GetChecked() uint32 {
+	if x != nil {
+		return x.Checked
+	}
+	return 0
+}
+
+func (x *RouterProof) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+type VerifyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Look at every flow, however many there are.
+	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	// Only promises of one family.
+	Family        Family `protobuf:"varint,2,opt,name=family,proto3,enum=netclass.v1.Family" json:"family,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyRequest) Reset() {
+	*x = VerifyRequest{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyRequest) ProtoMessage() {}
+
+func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
+func (*VerifyRequest) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *VerifyRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *VerifyRequest) GetFamily() Family {
+	if x != nil {
+		return x.Family
+	}
+	return Family_FAMILY_UNSPECIFIED
+}
+
+type VerifyResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Promises []*Promise             `protobuf:"bytes,1,rep,name=promises,proto3" json:"promises,omitempty"`
+	Router   *RouterProof           `protobuf:"bytes,2,opt,name=router,proto3" json:"router,omitempty"`
+	Time     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	Took     *durationpb.Duration   `protobuf:"bytes,4,opt,name=took,proto3" json:"took,omitempty"`
+	// All flows, those asked about this time, and within what time each has its
+	// turn when the daemon asks by itself; absent: every time.
+	Flows         uint32               `protobuf:"varint,5,opt,name=flows,proto3" json:"flows,omitempty"`
+	Checked       uint32               `protobuf:"varint,6,opt,name=checked,proto3" json:"checked,omitempty"`
+	Within        *durationpb.Duration `protobuf:"bytes,7,opt,name=within,proto3" json:"within,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyResponse) Reset() {
+	*x = VerifyResponse{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyResponse) ProtoMessage() {}
+
+func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
+func (*VerifyResponse) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *VerifyResponse) GetPromises() []*Promise {
+	if x != nil {
+		return x.Promises
+	}
+	return nil
+}
+
+func (x *VerifyResponse) GetRouter() *RouterProof {
+	if x != nil {
+		return x.Router
+	}
+	return nil
+}
+
+func (x *VerifyResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *VerifyResponse) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+func (x *VerifyResponse) GetFlows() uint32 {
+	if x != nil {
+		return x.Flows
+	}
+	return 0
+}
+
+func (x *VerifyResponse) GetChecked() uint32 {
+	if x != nil {
+		return x.Checked
+	}
+	return 0
+}
+
+func (x *VerifyResponse) GetWithin() *durationpb.Duration {
+	if x != nil {
+		return x.Within
+	}
+	return nil
+}
+
 var File_netclass_v1_netclass_proto protoreflect.FileDescriptor
 
 const file_netclass_v1_netclass_proto_rawDesc = "" +
@@ -4459,7 +5684,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\brestarts\x18\x04 \x01(\x04R\brestarts\x12\x1b\n" +
 	"\tlast_exit\x18\x05 \x01(\tR\blastExit\x12\x16\n" +
-	"\x06errors\x18\x06 \x03(\tR\x06errors\"\xad\x04\n" +
+	"\x06errors\x18\x06 \x03(\tR\x06errors\"\xdf\x04\n" +
 	"\x06Status\x12+\n" +
 	"\x06daemon\x18\x01 \x01(\v2\x13.netclass.v1.DaemonR\x06daemon\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.netclass.v1.ConfigStatusR\x06config\x12:\n" +
@@ -4476,7 +5701,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\ftables_ready\x18\f \x01(\rR\vtablesReady\x126\n" +
 	"\n" +
 	"conditions\x18\r \x03(\v2\x16.netclass.v1.ConditionR\n" +
-	"conditions\"\x12\n" +
+	"conditions\x120\n" +
+	"\x06router\x18\x0e \x01(\v2\x18.netclass.v1.RouterProofR\x06router\"\x12\n" +
 	"\x10GetStatusRequest\"@\n" +
 	"\x11GetStatusResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.netclass.v1.StatusR\x06status\"-\n" +
@@ -4713,7 +5939,97 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\rReloadRequest\x12#\n" +
 	"\rvalidate_only\x18\x01 \x01(\bR\fvalidateOnly\"$\n" +
 	"\x0eReloadResponse\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path*B\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\xee\x01\n" +
+	"\x06Answer\x12.\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x14.netclass.v1.OutcomeR\aoutcome\x12\x12\n" +
+	"\x04link\x18\x02 \x01(\tR\x04link\x12\x19\n" +
+	"\bnext_hop\x18\x03 \x01(\tR\anextHop\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x10\n" +
+	"\x03mtu\x18\x05 \x01(\rR\x03mtu\x12\x14\n" +
+	"\x05table\x18\x06 \x01(\rR\x05table\x12\x1d\n" +
+	"\n" +
+	"table_name\x18\a \x01(\tR\ttableName\x12\x12\n" +
+	"\x04code\x18\b \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\t \x01(\tR\x04text\"\xdf\x01\n" +
+	"\x04Flow\x12+\n" +
+	"\x06family\x18\x01 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\x12 \n" +
+	"\vdestination\x18\x02 \x01(\tR\vdestination\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x10\n" +
+	"\x03iif\x18\x04 \x01(\tR\x03iif\x12\x12\n" +
+	"\x04mark\x18\x05 \x01(\rR\x04mark\x12)\n" +
+	"\x10destination_name\x18\x06 \x01(\tR\x0fdestinationName\x12\x1f\n" +
+	"\vsource_name\x18\a \x01(\tR\n" +
+	"sourceName\"\x94\x02\n" +
+	"\n" +
+	"LookupStep\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\rR\bpriority\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\rR\x05table\x12\x1d\n" +
+	"\n" +
+	"table_name\x18\x04 \x01(\tR\ttableName\x12\x14\n" +
+	"\x05match\x18\x05 \x01(\bR\x05match\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\x12\x14\n" +
+	"\x05route\x18\a \x01(\tR\x05route\x125\n" +
+	"\n" +
+	"route_kind\x18\b \x01(\x0e2\x16.netclass.v1.RouteKindR\trouteKind\x12,\n" +
+	"\x04beat\x18\t \x03(\v2\x18.netclass.v1.BeatenRouteR\x04beat\"M\n" +
+	"\vBeatenRoute\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12*\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x16.netclass.v1.RouteKindR\x04kind\"\xc2\x03\n" +
+	"\vExplanation\x12%\n" +
+	"\x04flow\x18\x01 \x01(\v2\x11.netclass.v1.FlowR\x04flow\x12-\n" +
+	"\x05steps\x18\x02 \x03(\v2\x17.netclass.v1.LookupStepR\x05steps\x12)\n" +
+	"\x05model\x18\x03 \x01(\v2\x13.netclass.v1.AnswerR\x05model\x12'\n" +
+	"\x04ebpf\x18\x04 \x01(\v2\x13.netclass.v1.AnswerR\x04ebpf\x12+\n" +
+	"\x06kernel\x18\x05 \x01(\v2\x13.netclass.v1.AnswerR\x06kernel\x12\"\n" +
+	"\fdisagreement\x18\x06 \x01(\tR\fdisagreement\x12\x14\n" +
+	"\x05class\x18\a \x01(\tR\x05class\x12\x12\n" +
+	"\x04link\x18\b \x01(\tR\x04link\x12.\n" +
+	"\atraffic\x18\t \x01(\v2\x14.netclass.v1.TrafficR\atraffic\x12.\n" +
+	"\averdict\x18\n" +
+	" \x01(\x0e2\x14.netclass.v1.VerdictR\averdict\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x16\n" +
+	"\x06failed\x18\f \x01(\bR\x06failed\"\x9d\x01\n" +
+	"\x0eExplainRequest\x12 \n" +
+	"\vdestination\x18\x01 \x01(\tR\vdestination\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x10\n" +
+	"\x03iif\x18\x03 \x01(\tR\x03iif\x12\x12\n" +
+	"\x04mark\x18\x04 \x01(\rR\x04mark\x12+\n" +
+	"\x06family\x18\x05 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\"O\n" +
+	"\x0fExplainResponse\x12<\n" +
+	"\fexplanations\x18\x01 \x03(\v2\x18.netclass.v1.ExplanationR\fexplanations\"\xd7\x02\n" +
+	"\aPromise\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x12\n" +
+	"\x04link\x18\x02 \x01(\tR\x04link\x12.\n" +
+	"\atraffic\x18\x03 \x01(\v2\x14.netclass.v1.TrafficR\atraffic\x12+\n" +
+	"\x06family\x18\x04 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\x12/\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x19.netclass.v1.PromiseStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05flows\x18\a \x01(\rR\x05flows\x12\x18\n" +
+	"\achecked\x18\b \x01(\rR\achecked\x12\x18\n" +
+	"\awaiting\x18\t \x01(\rR\awaiting\x12\x16\n" +
+	"\x06shared\x18\n" +
+	" \x01(\rR\x06shared\x12\x1a\n" +
+	"\bviolated\x18\v \x01(\rR\bviolated\"\xd3\x01\n" +
+	"\vRouterProof\x12\x16\n" +
+	"\x06proven\x18\x01 \x01(\bR\x06proven\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
+	"\tmisrouted\x18\x03 \x01(\bR\tmisrouted\x12\x16\n" +
+	"\x06covers\x18\x04 \x03(\tR\x06covers\x12\x14\n" +
+	"\x05flows\x18\x05 \x01(\rR\x05flows\x12\x18\n" +
+	"\achecked\x18\x06 \x01(\rR\achecked\x12.\n" +
+	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"N\n" +
+	"\rVerifyRequest\x12\x10\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\x12+\n" +
+	"\x06family\x18\x02 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\"\xb6\x02\n" +
+	"\x0eVerifyResponse\x120\n" +
+	"\bpromises\x18\x01 \x03(\v2\x14.netclass.v1.PromiseR\bpromises\x120\n" +
+	"\x06router\x18\x02 \x01(\v2\x18.netclass.v1.RouterProofR\x06router\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12-\n" +
+	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\x12\x14\n" +
+	"\x05flows\x18\x05 \x01(\rR\x05flows\x12\x18\n" +
+	"\achecked\x18\x06 \x01(\rR\achecked\x121\n" +
+	"\x06within\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06within*B\n" +
 	"\x06Family\x12\x16\n" +
 	"\x12FAMILY_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vFAMILY_IPV4\x10\x04\x12\x0f\n" +
@@ -4802,7 +6118,29 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bVERB_ADD\x10\x01\x12\x10\n" +
 	"\fVERB_REPLACE\x10\x02\x12\x0f\n" +
-	"\vVERB_DELETE\x10\x032\xc2\x06\n" +
+	"\vVERB_DELETE\x10\x03*w\n" +
+	"\aVerdict\x12\x17\n" +
+	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"VERDICT_OK\x10\x01\x12\x16\n" +
+	"\x12VERDICT_WRONG_LINK\x10\x02\x12\x17\n" +
+	"\x13VERDICT_UNREACHABLE\x10\x03\x12\x12\n" +
+	"\x0eVERDICT_SHARED\x10\x04*\xbd\x01\n" +
+	"\aOutcome\x12\x17\n" +
+	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10OUTCOME_NO_ROUTE\x10\x01\x12\x13\n" +
+	"\x0fOUTCOME_FORWARD\x10\x02\x12\x11\n" +
+	"\rOUTCOME_LOCAL\x10\x03\x12\x17\n" +
+	"\x13OUTCOME_UNREACHABLE\x10\x04\x12\x15\n" +
+	"\x11OUTCOME_BLACKHOLE\x10\x05\x12\x14\n" +
+	"\x10OUTCOME_PROHIBIT\x10\x06\x12\x15\n" +
+	"\x11OUTCOME_NO_ANSWER\x10\a*\x96\x01\n" +
+	"\fPromiseState\x12\x1d\n" +
+	"\x19PROMISE_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12PROMISE_STATE_HELD\x10\x01\x12\x19\n" +
+	"\x15PROMISE_STATE_WAITING\x10\x02\x12\x18\n" +
+	"\x14PROMISE_STATE_SHARED\x10\x03\x12\x1a\n" +
+	"\x16PROMISE_STATE_VIOLATED\x10\x042\xcb\a\n" +
 	"\x0fNetClassService\x12J\n" +
 	"\tGetStatus\x12\x1d.netclass.v1.GetStatusRequest\x1a\x1e.netclass.v1.GetStatusResponse\x12P\n" +
 	"\vListClasses\x12\x1f.netclass.v1.ListClassesRequest\x1a .netclass.v1.ListClassesResponse\x12G\n" +
@@ -4815,7 +6153,9 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\tListNodes\x12\x1d.netclass.v1.ListNodesRequest\x1a\x1e.netclass.v1.ListNodesResponse\x12D\n" +
 	"\aGetPlan\x12\x1b.netclass.v1.GetPlanRequest\x1a\x1c.netclass.v1.GetPlanResponse\x12@\n" +
 	"\x05Watch\x12\x19.netclass.v1.WatchRequest\x1a\x1a.netclass.v1.WatchResponse0\x01\x12A\n" +
-	"\x06Reload\x12\x1a.netclass.v1.ReloadRequest\x1a\x1b.netclass.v1.ReloadResponseB+Z)netclass.dev/proto/netclass/v1;netclassv1b\x06proto3"
+	"\x06Reload\x12\x1a.netclass.v1.ReloadRequest\x1a\x1b.netclass.v1.ReloadResponse\x12D\n" +
+	"\aExplain\x12\x1b.netclass.v1.ExplainRequest\x1a\x1c.netclass.v1.ExplainResponse\x12A\n" +
+	"\x06Verify\x12\x1a.netclass.v1.VerifyRequest\x1a\x1b.netclass.v1.VerifyResponseB+Z)netclass.dev/proto/netclass/v1;netclassv1b\x06proto3"
 
 var (
 	file_netclass_v1_netclass_proto_rawDescOnce sync.Once
@@ -4829,8 +6169,8 @@ func file_netclass_v1_netclass_proto_rawDescGZIP() []byte {
 	return file_netclass_v1_netclass_proto_rawDescData
 }
 
-var file_netclass_v1_netclass_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_netclass_v1_netclass_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_netclass_v1_netclass_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
+var file_netclass_v1_netclass_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_netclass_v1_netclass_proto_goTypes = []any{
 	(Family)(0),                   // 0: netclass.v1.Family
 	(Health)(0),                   // 1: netclass.v1.Health
@@ -4845,150 +6185,193 @@ var file_netclass_v1_netclass_proto_goTypes = []any{
 	(DownCause)(0),                // 10: netclass.v1.DownCause
 	(PeerView)(0),                 // 11: netclass.v1.PeerView
 	(Verb)(0),                     // 12: netclass.v1.Verb
-	(*Condition)(nil),             // 13: netclass.v1.Condition
-	(*Daemon)(nil),                // 14: netclass.v1.Daemon
-	(*ConfigStatus)(nil),          // 15: netclass.v1.ConfigStatus
-	(*InventoryStatus)(nil),       // 16: netclass.v1.InventoryStatus
-	(*PassStatus)(nil),            // 17: netclass.v1.PassStatus
-	(*SpeakerStatus)(nil),         // 18: netclass.v1.SpeakerStatus
-	(*Status)(nil),                // 19: netclass.v1.Status
-	(*GetStatusRequest)(nil),      // 20: netclass.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 21: netclass.v1.GetStatusResponse
-	(*Traffic)(nil),               // 22: netclass.v1.Traffic
-	(*Class)(nil),                 // 23: netclass.v1.Class
-	(*ListClassesRequest)(nil),    // 24: netclass.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),   // 25: netclass.v1.ListClassesResponse
-	(*GetClassRequest)(nil),       // 26: netclass.v1.GetClassRequest
-	(*GetClassResponse)(nil),      // 27: netclass.v1.GetClassResponse
-	(*RouteCounts)(nil),           // 28: netclass.v1.RouteCounts
-	(*Table)(nil),                 // 29: netclass.v1.Table
-	(*ListTablesRequest)(nil),     // 30: netclass.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),    // 31: netclass.v1.ListTablesResponse
-	(*Route)(nil),                 // 32: netclass.v1.Route
-	(*ShowTableRequest)(nil),      // 33: netclass.v1.ShowTableRequest
-	(*ShowTableResponse)(nil),     // 34: netclass.v1.ShowTableResponse
-	(*Rule)(nil),                  // 35: netclass.v1.Rule
-	(*ListRulesRequest)(nil),      // 36: netclass.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),     // 37: netclass.v1.ListRulesResponse
-	(*Path)(nil),                  // 38: netclass.v1.Path
-	(*Refusal)(nil),               // 39: netclass.v1.Refusal
-	(*Peer)(nil),                  // 40: netclass.v1.Peer
-	(*ListPeersRequest)(nil),      // 41: netclass.v1.ListPeersRequest
-	(*ListPeersResponse)(nil),     // 42: netclass.v1.ListPeersResponse
-	(*LinkAddress)(nil),           // 43: netclass.v1.LinkAddress
-	(*Node)(nil),                  // 44: netclass.v1.Node
-	(*ListNodesRequest)(nil),      // 45: netclass.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 46: netclass.v1.ListNodesResponse
-	(*Op)(nil),                    // 47: netclass.v1.Op
-	(*GetPlanRequest)(nil),        // 48: netclass.v1.GetPlanRequest
-	(*GetPlanResponse)(nil),       // 49: netclass.v1.GetPlanResponse
-	(*WatchRequest)(nil),          // 50: netclass.v1.WatchRequest
-	(*Object)(nil),                // 51: netclass.v1.Object
-	(*Synced)(nil),                // 52: netclass.v1.Synced
-	(*WatchResponse)(nil),         // 53: netclass.v1.WatchResponse
-	(*ReloadRequest)(nil),         // 54: netclass.v1.ReloadRequest
-	(*ReloadResponse)(nil),        // 55: netclass.v1.ReloadResponse
-	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
+	(Verdict)(0),                  // 13: netclass.v1.Verdict
+	(Outcome)(0),                  // 14: netclass.v1.Outcome
+	(PromiseState)(0),             // 15: netclass.v1.PromiseState
+	(*Condition)(nil),             // 16: netclass.v1.Condition
+	(*Daemon)(nil),                // 17: netclass.v1.Daemon
+	(*ConfigStatus)(nil),          // 18: netclass.v1.ConfigStatus
+	(*InventoryStatus)(nil),       // 19: netclass.v1.InventoryStatus
+	(*PassStatus)(nil),            // 20: netclass.v1.PassStatus
+	(*SpeakerStatus)(nil),         // 21: netclass.v1.SpeakerStatus
+	(*Status)(nil),                // 22: netclass.v1.Status
+	(*GetStatusRequest)(nil),      // 23: netclass.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 24: netclass.v1.GetStatusResponse
+	(*Traffic)(nil),               // 25: netclass.v1.Traffic
+	(*Class)(nil),                 // 26: netclass.v1.Class
+	(*ListClassesRequest)(nil),    // 27: netclass.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),   // 28: netclass.v1.ListClassesResponse
+	(*GetClassRequest)(nil),       // 29: netclass.v1.GetClassRequest
+	(*GetClassResponse)(nil),      // 30: netclass.v1.GetClassResponse
+	(*RouteCounts)(nil),           // 31: netclass.v1.RouteCounts
+	(*Table)(nil),                 // 32: netclass.v1.Table
+	(*ListTablesRequest)(nil),     // 33: netclass.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),    // 34: netclass.v1.ListTablesResponse
+	(*Route)(nil),                 // 35: netclass.v1.Route
+	(*ShowTableRequest)(nil),      // 36: netclass.v1.ShowTableRequest
+	(*ShowTableResponse)(nil),     // 37: netclass.v1.ShowTableResponse
+	(*Rule)(nil),                  // 38: netclass.v1.Rule
+	(*ListRulesRequest)(nil),      // 39: netclass.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),     // 40: netclass.v1.ListRulesResponse
+	(*Path)(nil),                  // 41: netclass.v1.Path
+	(*Refusal)(nil),               // 42: netclass.v1.Refusal
+	(*Peer)(nil),                  // 43: netclass.v1.Peer
+	(*ListPeersRequest)(nil),      // 44: netclass.v1.ListPeersRequest
+	(*ListPeersResponse)(nil),     // 45: netclass.v1.ListPeersResponse
+	(*LinkAddress)(nil),           // 46: netclass.v1.LinkAddress
+	(*Node)(nil),                  // 47: netclass.v1.Node
+	(*ListNodesRequest)(nil),      // 48: netclass.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 49: netclass.v1.ListNodesResponse
+	(*Op)(nil),                    // 50: netclass.v1.Op
+	(*GetPlanRequest)(nil),        // 51: netclass.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),       // 52: netclass.v1.GetPlanResponse
+	(*WatchRequest)(nil),          // 53: netclass.v1.WatchRequest
+	(*Object)(nil),                // 54: netclass.v1.Object
+	(*Synced)(nil),                // 55: netclass.v1.Synced
+	(*WatchResponse)(nil),         // 56: netclass.v1.WatchResponse
+	(*ReloadRequest)(nil),         // 57: netclass.v1.ReloadRequest
+	(*ReloadResponse)(nil),        // 58: netclass.v1.ReloadResponse
+	(*Answer)(nil),                // 59: netclass.v1.Answer
+	(*Flow)(nil),                  // 60: netclass.v1.Flow
+	(*LookupStep)(nil),            // 61: netclass.v1.LookupStep
+	(*BeatenRoute)(nil),           // 62: netclass.v1.BeatenRoute
+	(*Explanation)(nil),           // 63: netclass.v1.Explanation
+	(*ExplainRequest)(nil),        // 64: netclass.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 65: netclass.v1.ExplainResponse
+	(*Promise)(nil),               // 66: netclass.v1.Promise
+	(*RouterProof)(nil),           // 67: netclass.v1.RouterProof
+	(*VerifyRequest)(nil),         // 68: netclass.v1.VerifyRequest
+	(*VerifyResponse)(nil),        // 69: netclass.v1.VerifyResponse
+	(*timestamppb.Timestamp)(nil), // 70: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 71: google.protobuf.Duration
 }
 var file_netclass_v1_netclass_proto_depIdxs = []int32{
-	56, // 0: netclass.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	1,  // 1: netclass.v1.Daemon.health:type_name -> netclass.v1.Health
-	56, // 2: netclass.v1.Daemon.started:type_name -> google.protobuf.Timestamp
-	56, // 3: netclass.v1.ConfigStatus.loaded:type_name -> google.protobuf.Timestamp
-	56, // 4: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
-	57, // 5: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
-	56, // 6: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
-	14, // 7: netclass.v1.Status.daemon:type_name -> netclass.v1.Daemon
-	15, // 8: netclass.v1.Status.config:type_name -> netclass.v1.ConfigStatus
-	16, // 9: netclass.v1.Status.inventory:type_name -> netclass.v1.InventoryStatus
-	17, // 10: netclass.v1.Status.pass:type_name -> netclass.v1.PassStatus
-	18, // 11: netclass.v1.Status.speaker:type_name -> netclass.v1.SpeakerStatus
-	13, // 12: netclass.v1.Status.conditions:type_name -> netclass.v1.Condition
-	19, // 13: netclass.v1.GetStatusResponse.status:type_name -> netclass.v1.Status
-	22, // 14: netclass.v1.Class.traffic:type_name -> netclass.v1.Traffic
-	1,  // 15: netclass.v1.Class.health:type_name -> netclass.v1.Health
-	3,  // 16: netclass.v1.Class.link_state:type_name -> netclass.v1.LinkState
-	23, // 17: netclass.v1.ListClassesResponse.classes:type_name -> netclass.v1.Class
-	23, // 18: netclass.v1.GetClassResponse.class:type_name -> netclass.v1.Class
-	1,  // 19: netclass.v1.Table.health:type_name -> netclass.v1.Health
-	28, // 20: netclass.v1.Table.ipv4:type_name -> netclass.v1.RouteCounts
-	28, // 21: netclass.v1.Table.ipv6:type_name -> netclass.v1.RouteCounts
-	29, // 22: netclass.v1.ListTablesResponse.tables:type_name -> netclass.v1.Table
-	0,  // 23: netclass.v1.Route.family:type_name -> netclass.v1.Family
-	4,  // 24: netclass.v1.Route.type:type_name -> netclass.v1.RouteType
-	5,  // 25: netclass.v1.Route.kind:type_name -> netclass.v1.RouteKind
-	2,  // 26: netclass.v1.Route.state:type_name -> netclass.v1.ObjectState
-	0,  // 27: netclass.v1.ShowTableRequest.family:type_name -> netclass.v1.Family
-	29, // 28: netclass.v1.ShowTableResponse.table:type_name -> netclass.v1.Table
-	32, // 29: netclass.v1.ShowTableResponse.routes:type_name -> netclass.v1.Route
-	0,  // 30: netclass.v1.Rule.family:type_name -> netclass.v1.Family
-	6,  // 31: netclass.v1.Rule.action:type_name -> netclass.v1.RuleAction
-	7,  // 32: netclass.v1.Rule.kind:type_name -> netclass.v1.RuleKind
-	2,  // 33: netclass.v1.Rule.state:type_name -> netclass.v1.ObjectState
-	0,  // 34: netclass.v1.ListRulesRequest.family:type_name -> netclass.v1.Family
-	35, // 35: netclass.v1.ListRulesResponse.rules:type_name -> netclass.v1.Rule
-	38, // 36: netclass.v1.Refusal.path:type_name -> netclass.v1.Path
-	0,  // 37: netclass.v1.Peer.family:type_name -> netclass.v1.Family
-	9,  // 38: netclass.v1.Peer.role:type_name -> netclass.v1.PeerRole
-	8,  // 39: netclass.v1.Peer.state:type_name -> netclass.v1.SessionState
-	56, // 40: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
-	56, // 41: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
-	10, // 42: netclass.v1.Peer.last_down_cause:type_name -> netclass.v1.DownCause
-	57, // 43: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
-	57, // 44: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
-	57, // 45: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
-	57, // 46: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
-	57, // 47: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
-	38, // 48: netclass.v1.Peer.accepted_paths:type_name -> netclass.v1.Path
-	39, // 49: netclass.v1.Peer.refusals:type_name -> netclass.v1.Refusal
-	0,  // 50: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
-	11, // 51: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
-	40, // 52: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
-	0,  // 53: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
-	43, // 54: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
-	44, // 55: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
-	12, // 56: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
-	32, // 57: netclass.v1.Op.route:type_name -> netclass.v1.Route
-	35, // 58: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
-	0,  // 59: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
-	47, // 60: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
-	14, // 61: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
-	23, // 62: netclass.v1.Object.class:type_name -> netclass.v1.Class
-	29, // 63: netclass.v1.Object.table:type_name -> netclass.v1.Table
-	40, // 64: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
-	44, // 65: netclass.v1.Object.node:type_name -> netclass.v1.Node
-	13, // 66: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
-	56, // 67: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	51, // 68: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
-	52, // 69: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
-	20, // 70: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
-	24, // 71: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
-	26, // 72: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
-	30, // 73: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
-	33, // 74: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
-	36, // 75: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
-	41, // 76: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
-	45, // 77: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
-	48, // 78: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
-	50, // 79: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
-	54, // 80: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
-	21, // 81: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
-	25, // 82: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
-	27, // 83: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
-	31, // 84: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
-	34, // 85: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
-	37, // 86: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
-	42, // 87: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
-	46, // 88: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
-	49, // 89: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
-	53, // 90: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
-	55, // 91: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
-	81, // [81:92] is the sub-list for method output_type
-	70, // [70:81] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	70,  // 0: netclass.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	1,   // 1: netclass.v1.Daemon.health:type_name -> netclass.v1.Health
+	70,  // 2: netclass.v1.Daemon.started:type_name -> google.protobuf.Timestamp
+	70,  // 3: netclass.v1.ConfigStatus.loaded:type_name -> google.protobuf.Timestamp
+	70,  // 4: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
+	71,  // 5: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
+	70,  // 6: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
+	17,  // 7: netclass.v1.Status.daemon:type_name -> netclass.v1.Daemon
+	18,  // 8: netclass.v1.Status.config:type_name -> netclass.v1.ConfigStatus
+	19,  // 9: netclass.v1.Status.inventory:type_name -> netclass.v1.InventoryStatus
+	20,  // 10: netclass.v1.Status.pass:type_name -> netclass.v1.PassStatus
+	21,  // 11: netclass.v1.Status.speaker:type_name -> netclass.v1.SpeakerStatus
+	16,  // 12: netclass.v1.Status.conditions:type_name -> netclass.v1.Condition
+	67,  // 13: netclass.v1.Status.router:type_name -> netclass.v1.RouterProof
+	22,  // 14: netclass.v1.GetStatusResponse.status:type_name -> netclass.v1.Status
+	25,  // 15: netclass.v1.Class.traffic:type_name -> netclass.v1.Traffic
+	1,   // 16: netclass.v1.Class.health:type_name -> netclass.v1.Health
+	3,   // 17: netclass.v1.Class.link_state:type_name -> netclass.v1.LinkState
+	26,  // 18: netclass.v1.ListClassesResponse.classes:type_name -> netclass.v1.Class
+	26,  // 19: netclass.v1.GetClassResponse.class:type_name -> netclass.v1.Class
+	1,   // 20: netclass.v1.Table.health:type_name -> netclass.v1.Health
+	31,  // 21: netclass.v1.Table.ipv4:type_name -> netclass.v1.RouteCounts
+	31,  // 22: netclass.v1.Table.ipv6:type_name -> netclass.v1.RouteCounts
+	32,  // 23: netclass.v1.ListTablesResponse.tables:type_name -> netclass.v1.Table
+	0,   // 24: netclass.v1.Route.family:type_name -> netclass.v1.Family
+	4,   // 25: netclass.v1.Route.type:type_name -> netclass.v1.RouteType
+	5,   // 26: netclass.v1.Route.kind:type_name -> netclass.v1.RouteKind
+	2,   // 27: netclass.v1.Route.state:type_name -> netclass.v1.ObjectState
+	0,   // 28: netclass.v1.ShowTableRequest.family:type_name -> netclass.v1.Family
+	32,  // 29: netclass.v1.ShowTableResponse.table:type_name -> netclass.v1.Table
+	35,  // 30: netclass.v1.ShowTableResponse.routes:type_name -> netclass.v1.Route
+	0,   // 31: netclass.v1.Rule.family:type_name -> netclass.v1.Family
+	6,   // 32: netclass.v1.Rule.action:type_name -> netclass.v1.RuleAction
+	7,   // 33: netclass.v1.Rule.kind:type_name -> netclass.v1.RuleKind
+	2,   // 34: netclass.v1.Rule.state:type_name -> netclass.v1.ObjectState
+	0,   // 35: netclass.v1.ListRulesRequest.family:type_name -> netclass.v1.Family
+	38,  // 36: netclass.v1.ListRulesResponse.rules:type_name -> netclass.v1.Rule
+	41,  // 37: netclass.v1.Refusal.path:type_name -> netclass.v1.Path
+	0,   // 38: netclass.v1.Peer.family:type_name -> netclass.v1.Family
+	9,   // 39: netclass.v1.Peer.role:type_name -> netclass.v1.PeerRole
+	8,   // 40: netclass.v1.Peer.state:type_name -> netclass.v1.SessionState
+	70,  // 41: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
+	70,  // 42: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
+	10,  // 43: netclass.v1.Peer.last_down_cause:type_name -> netclass.v1.DownCause
+	71,  // 44: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
+	71,  // 45: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
+	71,  // 46: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
+	71,  // 47: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
+	71,  // 48: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
+	41,  // 49: netclass.v1.Peer.accepted_paths:type_name -> netclass.v1.Path
+	42,  // 50: netclass.v1.Peer.refusals:type_name -> netclass.v1.Refusal
+	0,   // 51: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
+	11,  // 52: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
+	43,  // 53: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
+	0,   // 54: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
+	46,  // 55: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
+	47,  // 56: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
+	12,  // 57: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
+	35,  // 58: netclass.v1.Op.route:type_name -> netclass.v1.Route
+	38,  // 59: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
+	0,   // 60: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
+	50,  // 61: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
+	17,  // 62: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
+	26,  // 63: netclass.v1.Object.class:type_name -> netclass.v1.Class
+	32,  // 64: netclass.v1.Object.table:type_name -> netclass.v1.Table
+	43,  // 65: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
+	47,  // 66: netclass.v1.Object.node:type_name -> netclass.v1.Node
+	16,  // 67: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
+	70,  // 68: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	54,  // 69: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
+	55,  // 70: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
+	14,  // 71: netclass.v1.Answer.outcome:type_name -> netclass.v1.Outcome
+	0,   // 72: netclass.v1.Flow.family:type_name -> netclass.v1.Family
+	5,   // 73: netclass.v1.LookupStep.route_kind:type_name -> netclass.v1.RouteKind
+	62,  // 74: netclass.v1.LookupStep.beat:type_name -> netclass.v1.BeatenRoute
+	5,   // 75: netclass.v1.BeatenRoute.kind:type_name -> netclass.v1.RouteKind
+	60,  // 76: netclass.v1.Explanation.flow:type_name -> netclass.v1.Flow
+	61,  // 77: netclass.v1.Explanation.steps:type_name -> netclass.v1.LookupStep
+	59,  // 78: netclass.v1.Explanation.model:type_name -> netclass.v1.Answer
+	59,  // 79: netclass.v1.Explanation.ebpf:type_name -> netclass.v1.Answer
+	59,  // 80: netclass.v1.Explanation.kernel:type_name -> netclass.v1.Answer
+	25,  // 81: netclass.v1.Explanation.traffic:type_name -> netclass.v1.Traffic
+	13,  // 82: netclass.v1.Explanation.verdict:type_name -> netclass.v1.Verdict
+	0,   // 83: netclass.v1.ExplainRequest.family:type_name -> netclass.v1.Family
+	63,  // 84: netclass.v1.ExplainResponse.explanations:type_name -> netclass.v1.Explanation
+	25,  // 85: netclass.v1.Promise.traffic:type_name -> netclass.v1.Traffic
+	0,   // 86: netclass.v1.Promise.family:type_name -> netclass.v1.Family
+	15,  // 87: netclass.v1.Promise.state:type_name -> netclass.v1.PromiseState
+	70,  // 88: netclass.v1.RouterProof.time:type_name -> google.protobuf.Timestamp
+	0,   // 89: netclass.v1.VerifyRequest.family:type_name -> netclass.v1.Family
+	66,  // 90: netclass.v1.VerifyResponse.promises:type_name -> netclass.v1.Promise
+	67,  // 91: netclass.v1.VerifyResponse.router:type_name -> netclass.v1.RouterProof
+	70,  // 92: netclass.v1.VerifyResponse.time:type_name -> google.protobuf.Timestamp
+	71,  // 93: netclass.v1.VerifyResponse.took:type_name -> google.protobuf.Duration
+	71,  // 94: netclass.v1.VerifyResponse.within:type_name -> google.protobuf.Duration
+	23,  // 95: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
+	27,  // 96: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
+	29,  // 97: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
+	33,  // 98: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
+	36,  // 99: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
+	39,  // 100: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
+	44,  // 101: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
+	48,  // 102: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
+	51,  // 103: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
+	53,  // 104: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
+	57,  // 105: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
+	64,  // 106: netclass.v1.NetClassService.Explain:input_type -> netclass.v1.ExplainRequest
+	68,  // 107: netclass.v1.NetClassService.Verify:input_type -> netclass.v1.VerifyRequest
+	24,  // 108: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
+	28,  // 109: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
+	30,  // 110: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
+	34,  // 111: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
+	37,  // 112: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
+	40,  // 113: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
+	45,  // 114: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
+	49,  // 115: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
+	52,  // 116: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
+	56,  // 117: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
+	58,  // 118: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
+	65,  // 119: netclass.v1.NetClassService.Explain:output_type -> netclass.v1.ExplainResponse
+	69,  // 120: netclass.v1.NetClassService.Verify:output_type -> netclass.v1.VerifyResponse
+	108, // [108:121] is the sub-list for method output_type
+	95,  // [95:108] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_netclass_v1_netclass_proto_init() }
@@ -5019,8 +6402,8 @@ func file_netclass_v1_netclass_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_netclass_v1_netclass_proto_rawDesc), len(file_netclass_v1_netclass_proto_rawDesc)),
-			NumEnums:      13,
-			NumMessages:   43,
+			NumEnums:      16,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

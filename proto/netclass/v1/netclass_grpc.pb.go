@@ -42,6 +42,8 @@ const (
 	NetClassService_GetPlan_FullMethodName     = "/netclass.v1.NetClassService/GetPlan"
 	NetClassService_Watch_FullMethodName       = "/netclass.v1.NetClassService/Watch"
 	NetClassService_Reload_FullMethodName      = "/netclass.v1.NetClassService/Reload"
+	NetClassService_Explain_FullMethodName     = "/netclass.v1.NetClassService/Explain"
+	NetClassService_Verify_FullMethodName      = "/netclass.v1.NetClassService/Verify"
 )
 
 // NetClassServiceClient is the client API for NetClassService service.
@@ -77,6 +79,12 @@ type NetClassServiceClient interface {
 	// Reload reads the configuration anew. INVALID_ARGUMENT with BadRequest names
 	// every fault by file, line and column; the configuration in force then stays.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
+	// Explain says where a packet goes and why, by the rules and routes that are
+	// read for it, and beside it what the kernel itself answers. INVALID_ARGUMENT
+	// when a name is not known.
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
+	// Verify holds what the classes promise against the kernel's own lookups.
+	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error)
 }
 
 type netClassServiceClient struct {
@@ -206,6 +214,26 @@ func (c *netClassServiceClient) Reload(ctx context.Context, in *ReloadRequest, o
 	return out, nil
 }
 
+func (c *netClassServiceClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainResponse)
+	err := c.cc.Invoke(ctx, NetClassService_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *netClassServiceClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VerifyResponse)
+	err := c.cc.Invoke(ctx, NetClassService_Verify_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NetClassServiceServer is the server API for NetClassService service.
 // All implementations must embed UnimplementedNetClassServiceServer
 // for forward compatibility.
@@ -239,6 +267,12 @@ type NetClassServiceServer interface {
 	// Reload reads the configuration anew. INVALID_ARGUMENT with BadRequest names
 	// every fault by file, line and column; the configuration in force then stays.
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
+	// Explain says where a packet goes and why, by the rules and routes that are
+	// read for it, and beside it what the kernel itself answers. INVALID_ARGUMENT
+	// when a name is not known.
+	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
+	// Verify holds what the classes promise against the kernel's own lookups.
+	Verify(context.Context, *VerifyRequest) (*VerifyResponse, error)
 	mustEmbedUnimplementedNetClassServiceServer()
 }
 
@@ -281,6 +315,12 @@ func (UnimplementedNetClassServiceServer) Watch(*WatchRequest, grpc.ServerStream
 }
 func (UnimplementedNetClassServiceServer) Reload(context.Context, *ReloadRequest) (*ReloadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
+}
+func (UnimplementedNetClassServiceServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedNetClassServiceServer) Verify(context.Context, *VerifyRequest) (*VerifyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Verify not implemented")
 }
 func (UnimplementedNetClassServiceServer) mustEmbedUnimplementedNetClassServiceServer() {}
 func (UnimplementedNetClassServiceServer) testEmbeddedByValue()                         {}
@@ -494,6 +534,42 @@ func _NetClassService_Reload_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NetClassService_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NetClassServiceServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NetClassService_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NetClassServiceServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NetClassService_Verify_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VerifyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NetClassServiceServer).Verify(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NetClassService_Verify_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NetClassServiceServer).Verify(ctx, req.(*VerifyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NetClassService_ServiceDesc is the grpc.ServiceDesc for NetClassService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -540,6 +616,14 @@ var NetClassService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reload",
 			Handler:    _NetClassService_Reload_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _NetClassService_Explain_Handler,
+		},
+		{
+			MethodName: "Verify",
+			Handler:    _NetClassService_Verify_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
