@@ -115,6 +115,8 @@ func (d *door) open(w routing.Listen, port uint16) error {
 		}
 		return err
 	}}
+	// Passwords and TTL security fail on a multipath socket, Go's default.
+	lc.SetMultipathTCP(false)
 	// The index before the name is used: should the link be replaced between
 	// the two, the next look finds them to differ.
 	l := &listener{Listen: w}

@@ -69,7 +69,7 @@ func (s *sessions) lost(now time.Time) {
 		if old.State == routing.Established {
 			n.Since, n.Cause, n.Detail = now, routing.CauseConnection, "the speaker process ended"
 		}
-		n.State, n.EndOfRIB, n.Received, n.Paths = routing.Idle, false, 0, nil
+		n.State, n.EndOfRIB, n.Received, n.Paths, n.Doubt = routing.Idle, false, 0, nil, false
 		s.known[key] = &n
 	}
 }

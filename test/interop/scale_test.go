@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -157,13 +158,19 @@ func TestHoldTimeZero(t *testing.T) {
 func TestHundredPeers(t *testing.T) {
 	l := newLAN(t)
 	a, gen := l.host(1), l.host(9)
-	const peers = 100
+	peers := 100
+	if n, err := strconv.Atoi(os.Getenv("PEERS")); err == nil {
+		peers = n // to measure more of them
+	}
+	for _, h := range []*host{a, gen} {
+		h.MustIP(t, "route add 10.49.0.0/16 dev "+link)
+	}
 	want := a.speak()
 	want.Listen = want.Listen[:1]
 	var addrs []netip.Addr
 	for i := range peers {
-		at := netip.MustParseAddr(fmt.Sprintf("10.48.0.%d", 100+i))
-		l.must(gen.Addr(link, at.String()+"/24"))
+		at := netip.MustParseAddr(fmt.Sprintf("10.49.%d.%d", i/250, 1+i%250))
+		l.must(gen.Addr(link, at.String()+"/32"))
 		addrs = append(addrs, at)
 		want.Neighbors = append(want.Neighbors, routing.Neighbor{
 			Key: routing.SessionKey{Peer: fmt.Sprintf("peer%d", i), Family: routing.IPv4}, Link: link,
@@ -196,7 +203,7 @@ func TestHundredPeers(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			_, _ = p.Write(update([]byte{24, 10, 245, byte(i)}, originIGP, emptyPath, attr(0x40, 3, at.AsSlice()...), localPref))
+			_, _ = p.Write(update([]byte{24, 11, byte(i >> 8), byte(i)}, originIGP, emptyPath, attr(0x40, 3, at.AsSlice()...), localPref))
 			p.keepUp(3 * time.Second)
 		}()
 	}
