@@ -18,6 +18,7 @@ type NetclassdOptions struct {
 	Config string   // the configuration's text; default: SeedConfig
 	Nodes  string   // the nodes file's text; default: the lab's nodes
 	Args   []string // in addition
+	Binary string   // default: the built one
 	Env    []string
 }
 
@@ -66,8 +67,12 @@ func (n *Node) StartNetclassd(opts NetclassdOptions) (*Netclassd, error) {
 
 // Start starts the daemon again after it was stopped or killed.
 func (d *Netclassd) Start() error {
+	binary := d.opts.Binary
+	if binary == "" {
+		binary = Built("netclassd")
+	}
 	p, err := d.Node.Start(Command{
-		Path: Built("netclassd"), Env: d.opts.Env, Dir: d.Dir, Name: "netclassd",
+		Path: binary, Env: d.opts.Env, Dir: d.Dir, Name: "netclassd",
 		Args: append([]string{"--config", d.ConfigFile, "--node", d.Node.Name, "--socket", d.Socket, "--state-dir", d.StateDir}, d.opts.Args...),
 	})
 	if err != nil {
