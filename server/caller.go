@@ -99,8 +99,21 @@ func (c *identified) Close() error {
 // that hangs. The last places are root's, so that readers cannot lock it out.
 type limitedListener struct {
 	net.Listener
-	log  *slog.Logger
-	open atomic.Int32
+	log   *slog.Logger
+	limit int32
+	open  atomic.Int32
+}
+
+// limitListener bounds the connections of l: at most maxConnections, and half of
+// the files that the process may open. The rest belongs to the daemon, which
+// opens some for every look at the kernel.
+func limitListener(l net.Listener, log *slog.Logger) net.Listener {
+	limit := int32(maxConnections)
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur/2 < maxConnections {
+		limit = int32(files.Cur / 2)
+	}
+	return &limitedListener{Listener: l, log: log, limit: limit}
 }
 
 func (l *limitedListener) Accept() (net.Conn, error) {
@@ -115,9 +128,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			_ = conn.Close()
 			continue
 		}
-		limit := int32(maxConnections)
+		limit := l.limit
 		if !who.root() {
-			limit -= reservedForRoot
+			limit -= min(reservedForRoot, limit/4)
 		}
 		if l.open.Add(1) > limit {
 			l.open.Add(-1)

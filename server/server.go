@@ -29,6 +29,12 @@ type Source interface {
 	// Reload reads the configuration anew. A *routing.Invalid lists the faults
 	// of a file that is not taken.
 	Reload(ctx context.Context, validateOnly bool) error
+	// Explain says where the packets of a question go, one for each family. A
+	// *routing.BadQuestion names what cannot be asked.
+	Explain(context.Context, routing.Question) ([]*routing.Explanation, error)
+	// Verify holds what the classes promise against the kernel: some flows in
+	// turn, or all.
+	Verify(ctx context.Context, all bool) (*routing.Verification, error)
 }
 
 // Limits that keep one client from costing the daemon more than a little.
@@ -107,7 +113,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.followHealth(ctx, checks)
 
 	served := make(chan error, 1)
-	go func() { served <- g.Serve(&limitedListener{Listener: l, log: s.log}) }()
+	go func() { served <- g.Serve(limitListener(l, s.log)) }()
 	select {
 	case err := <-served:
 		g.Stop()

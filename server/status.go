@@ -31,6 +31,7 @@ func (v *view) status() *pb.Status {
 			Wanted: v.Speaker.Wanted, Pid: uint32(max(v.Speaker.PID, 0)), Since: stamp(v.Speaker.Since),
 			Restarts: v.Speaker.Restarts, LastExit: clip(v.Speaker.LastExit, maxText), Errors: some(v.Speaker.Errors),
 		},
+		Router:   routerProof(v.Verified),
 		Sessions: uint32(len(v.Peers)), Classes: uint32(len(v.plan.Classes)), Tables: uint32(len(v.plan.Tables)),
 	}
 	for i := range v.Peers {

@@ -40,7 +40,9 @@ func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing
 		e.conditions.add(c.Object, c.Reason, c.Message)
 	}
 	e.fights.conditions(e.conditions.now, e.conditions.add)
+	e.violations(p)
 	s := e.newState(conf)
+	s.Verified = e.verifier.latest.Load()
 	s.Plan, s.Kernel, s.Pending = p, e.kernel, pending
 	s.Peers = e.peers(p)
 	if e.inventory != nil {

@@ -13,6 +13,9 @@ import (
 type Source struct {
 	// OnReload answers Reload; nil: success.
 	OnReload func(ctx context.Context, validateOnly bool) error
+	// OnExplain and OnVerify answer Explain and Verify; nil: with an empty answer.
+	OnExplain func(context.Context, routing.Question) ([]*routing.Explanation, error)
+	OnVerify  func(ctx context.Context, all bool) (*routing.Verification, error)
 
 	mu      sync.Mutex
 	state   *routing.State
@@ -67,4 +70,20 @@ func (s *Source) Reload(ctx context.Context, validateOnly bool) error {
 		return nil
 	}
 	return s.OnReload(ctx, validateOnly)
+}
+
+// Explain answers as OnExplain says.
+func (s *Source) Explain(ctx context.Context, q routing.Question) ([]*routing.Explanation, error) {
+	if s.OnExplain == nil {
+		return nil, nil
+	}
+	return s.OnExplain(ctx, q)
+}
+
+// Verify answers as OnVerify says.
+func (s *Source) Verify(ctx context.Context, all bool) (*routing.Verification, error) {
+	if s.OnVerify == nil {
+		return &routing.Verification{}, nil
+	}
+	return s.OnVerify(ctx, all)
 }
