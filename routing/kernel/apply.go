@@ -137,7 +137,6 @@ func (a *applying) flush() {
 	flags := a.out[a.last+6:]
 	native.PutUint16(flags, native.Uint16(flags)|unix.NLM_F_ACK)
 	s := a.k.write
-	defer s.settled()
 	first := native.Uint32(a.out[8:])
 	answered := make(map[int]bool)
 	err := s.send(a.out)

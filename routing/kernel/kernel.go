@@ -78,7 +78,7 @@ func Open(cfg Config) (*Kernel, error) {
 	k.watched.Store(&watchRange{})
 	for _, s := range k.sockets() {
 		var err error
-		if *s.conn, err = dial(k.netns, 0, requestBuffer); err != nil {
+		if *s.conn, err = dialDirect(k.netns, 0, requestBuffer, answerTimeout); err != nil {
 			return nil, errors.Join(fmt.Errorf("open rtnetlink: %w", err), k.Close())
 		}
 	}
@@ -120,7 +120,7 @@ func (k *Kernel) ready(ctx context.Context, s **socket) error {
 	}
 	// It keeps its port, by which Watch knows our own changes.
 	_ = (*s).close()
-	fresh, err := dial(k.netns, (*s).port, requestBuffer)
+	fresh, err := dialDirect(k.netns, (*s).port, requestBuffer, answerTimeout)
 	if err != nil {
 		return fmt.Errorf("open rtnetlink again: %w", err)
 	}

@@ -57,7 +57,6 @@ func (k *Kernel) Lookup(ctx context.Context, flows []routing.Flow) ([]routing.An
 
 // lookups asks one batch.
 func (s *socket) lookups(flows []routing.Flow, answers []routing.Answer, index map[string]int, name map[int]string) error {
-	defer s.settled()
 	var b []byte
 	place := make(map[uint32]int, len(flows)) // sequence number → flow
 	for i, f := range flows {

@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,12 +17,12 @@ type observed struct{ rules, routes bool }
 
 // observe subscribes to what a dump could be disturbed by.
 func (k *Kernel) observe() (*socket, error) {
-	s, err := dial(k.netns, 0, observeBuffer)
+	s, err := dialDirect(k.netns, 0, observeBuffer, 0)
 	if err != nil {
 		return nil, err
 	}
 	for _, group := range []uint32{unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_ROUTE} {
-		if err := s.conn.JoinGroup(group); err != nil {
+		if err := s.join(group); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
 	}
@@ -35,9 +34,6 @@ const observeBuffer = 64 << 10
 
 // seen returns what was observed so far, without waiting.
 func (s *socket) seen() (o observed, err error) {
-	if err := s.conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		return o, err
-	}
 	for !o.rules || !o.routes {
 		datagram, err := s.receive()
 		switch {

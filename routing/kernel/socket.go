@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -12,15 +13,16 @@ import (
 )
 
 // socket is one rtnetlink connection. mdlayher/netlink opens it in its namespace
-// and parks readers in the runtime's poller; sending and receiving go straight
-// to the descriptor, for three reasons: whole batches are encoded into one
-// buffer, a datagram is decoded where it was received, and the header of the
+// and parks readers of events in the runtime's poller; sending and receiving go
+// straight to the descriptor, for three reasons: whole batches are encoded into
+// one buffer, a datagram is decoded where it was received, and the header of the
 // message that ends a dump stays visible (it can be the only one that says that
 // the dump was interrupted).
 type socket struct {
-	conn *netlink.Conn
-	raw  syscall.RawConn
-	port uint32 // the kernel's name for this end; events carry their cause's
+	conn *netlink.Conn   // nil for one of dialDirect
+	raw  syscall.RawConn // nil likewise
+	fd   int             // of one of dialDirect
+	port uint32          // the kernel's name for this end; events carry their cause's
 	seq  uint32
 	in   []byte
 	// datagrams is how many the last dump came in.
@@ -55,27 +57,58 @@ func dial(netns int, port uint32, buffer int) (*socket, error) {
 	return s, nil
 }
 
-func (s *socket) close() error { return s.conn.Close() }
+// dialDirect is dial for a connection on which nothing comes unasked: the kernel
+// has its answer ready when a send returns. It has no place in the runtime's
+// poller, whose thread would wake for each datagram that another is already
+// reading. Patience bounds the wait for an answer; 0: there is none.
+func dialDirect(netns int, port uint32, buffer int, patience time.Duration) (*socket, error) {
+	s, err := dial(netns, port, buffer)
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if e := s.raw.Control(func(polled uintptr) { fd, err = unix.FcntlInt(polled, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+		err = e
+	}
+	if err == nil && patience > 0 {
+		wait := unix.NsecToTimeval(patience.Nanoseconds())
+		err = errors.Join(unix.SetNonblock(fd, false), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
+	}
+	if err = errors.Join(err, s.conn.Close()); err != nil {
+		if fd >= 0 {
+			err = errors.Join(err, unix.Close(fd))
+		}
+		return nil, err
+	}
+	s.conn, s.raw, s.fd = nil, nil, fd
+	return s, nil
+}
 
-// answerTimeout is far beyond what an answer takes: the kernel has it ready when
-// a send returns. It only keeps a fault from blocking us for ever.
+func (s *socket) close() error {
+	if s.conn != nil {
+		return s.conn.Close()
+	}
+	return unix.Close(s.fd)
+}
+
+// join subscribes to a multicast group.
+func (s *socket) join(group uint32) error {
+	if s.conn != nil {
+		return s.conn.JoinGroup(group)
+	}
+	return unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, int(group))
+}
+
+// answerTimeout is far beyond what an answer takes. It only keeps a fault from
+// blocking us for ever.
 const answerTimeout = 10 * time.Second
 
-// send gives the kernel one or more encoded messages in one system call. When
-// it returns, the kernel has carried them out and queued its answers.
+// send gives the kernel one or more encoded messages in one system call, on a
+// connection of dialDirect. When it returns, the kernel has carried them out and
+// queued its answers.
 func (s *socket) send(b []byte) error {
-	if err := s.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
-		return err
-	}
-	var err error
 	to := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	werr := s.raw.Write(func(fd uintptr) bool {
-		err = ignoringEINTR(func() error { return unix.Sendto(int(fd), b, 0, to) })
-		return !errors.Is(err, unix.EAGAIN)
-	})
-	if werr != nil {
-		return werr
-	}
+	err := ignoringEINTR(func() error { return unix.Sendto(s.fd, b, 0, to) })
 	if err != nil {
 		return fmt.Errorf("send to rtnetlink: %w", err)
 	}
@@ -87,16 +120,21 @@ func (s *socket) receive() ([]byte, error) {
 	var n int
 	var from unix.Sockaddr
 	var err error
-	rerr := s.raw.Read(func(fd uintptr) bool {
+	read := func(fd int) {
 		err = ignoringEINTR(func() (err error) {
-			n, from, err = unix.Recvfrom(int(fd), s.in, unix.MSG_TRUNC)
+			n, from, err = unix.Recvfrom(fd, s.in, unix.MSG_TRUNC)
 			return err
 		})
+	}
+	if s.raw == nil {
+		if read(s.fd); errors.Is(err, unix.EAGAIN) {
+			err = os.ErrDeadlineExceeded
+		}
+	} else if e := s.raw.Read(func(fd uintptr) bool {
+		read(int(fd))
 		return !errors.Is(err, unix.EAGAIN)
-	})
-	if rerr != nil {
-		s.broken = true
-		return nil, rerr
+	}); e != nil {
+		err = e
 	}
 	if err != nil {
 		s.broken = true
@@ -128,14 +166,9 @@ func (s *socket) request(b []byte, kind uint16, flags uint16) []byte {
 	return appendHeader(b, kind, flags|unix.NLM_F_REQUEST, s.seq)
 }
 
-// settled takes back the deadline of send: an armed one would wake an idle
-// process.
-func (s *socket) settled() { _ = s.conn.SetReadDeadline(time.Time{}) }
-
 // query sends one encoded message of the newest sequence number and returns the
 // payload of the answer: nil for an acknowledgement.
 func (s *socket) query(b []byte) ([]byte, error) {
-	defer s.settled()
 	if err := s.send(b); err != nil {
 		return nil, err
 	}
@@ -170,7 +203,6 @@ func (s *socket) list(ctx context.Context, get, want uint16, body []byte, each f
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer s.settled()
 	b := finish(append(s.request(nil, get, unix.NLM_F_DUMP), body...), 0)
 	if err := s.send(b); err != nil {
 		return err

@@ -95,7 +95,7 @@ func (k *Kernel) subscribe(ctx context.Context, notify func(dump bool)) error {
 	}
 	for group := uint32(1); group <= 32; group++ {
 		if watchGroups&(1<<(group-1)) != 0 {
-			if err := s.conn.JoinGroup(group); err != nil {
+			if err := s.join(group); err != nil {
 				return err
 			}
 		}
