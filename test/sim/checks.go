@@ -57,7 +57,7 @@ func (w *world) withdrawnFirst(op routing.Op) {
 
 // settled reports whether a pass has gone through over the world as it is.
 func (w *world) settled() bool {
-	if w.crashed || w.deaf || w.refuseAll != nil || w.dumpsFail > 0 || w.engine == nil {
+	if w.crashed || w.deaf || !w.watched || w.refuseAll != nil || w.dumpsFail > 0 || w.engine == nil {
 		return false
 	}
 	st := w.engine.State()
@@ -139,6 +139,10 @@ func (w *world) pathOf(n *node, dst netip.Prefix) verdict {
 	if se.State == routing.Established {
 		said := slices.ContainsFunc(se.Paths, func(p routing.Path) bool { return p.Prefix == dst && p.NextHop == podAddr(n.n, f) })
 		switch {
+		case said && !n.powered && time.Since(n.since) > doubtAfter+5*time.Second:
+			return no // long before the hold timer
+		case said && (se.timer != nil || time.Since(se.heard) < 4*time.Second):
+			return unsure
 		case said:
 			return yes
 		case se.EndOfRIB || time.Since(se.Since) > restartTime+slack:
@@ -275,6 +279,9 @@ func (w *world) expect(k *routing.Kernel, f routing.Family, dst netip.Addr) []st
 	if f == routing.IPv6 {
 		gw = addr("fd00:47::fe")
 	}
+	if w.fighting() {
+		return nil // no default beside a fence that somebody takes out again and again
+	}
 	if covers("ingress0", gw) && w.known(k, f) {
 		return []string{"by ingress0 via " + gw.String()}
 	}
@@ -282,6 +289,11 @@ func (w *world) expect(k *routing.Kernel, f routing.Family, dst netip.Addr) []st
 		return []string{stop}
 	}
 	return nil
+}
+
+// fighting reports whether somebody undoes what the daemon does.
+func (w *world) fighting() bool {
+	return slices.ContainsFunc(w.engine.State().Conditions, func(c routing.Condition) bool { return c.Reason == "Fight" })
 }
 
 // known reports whether the network of every gateway-less link is, so that it

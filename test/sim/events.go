@@ -23,7 +23,7 @@ var events = []event{
 	{2, (*world).loopback}, {4, (*world).address}, {2, (*world).tentative}, {1, (*world).renumbered},
 	{5, (*world).peerEnds}, {4, (*world).peerReturns}, {3, (*world).peerSays}, {2, (*world).speakerDies},
 	{4, (*world).nodeChanges}, {1, (*world).nodesVanish}, {8, (*world).nodesSync}, {2, (*world).annotation},
-	{6, (*world).meddle}, {2, (*world).stands}, {2, (*world).refuses}, {2, (*world).opFails}, {2, (*world).dumpFails}, {1, (*world).goesDeaf},
+	{6, (*world).meddle}, {2, (*world).stands}, {2, (*world).refuses}, {2, (*world).opFails}, {2, (*world).dumpFails}, {1, (*world).goesDeaf}, {1, (*world).goesBlind}, {1, (*world).fight},
 	{3, (*world).opTrap}, {4, (*world).restart}, {2, (*world).crashLater}, {1, (*world).reload}, {2, (*world).quietRestart}, {2, (*world).clear},
 }
 
@@ -482,6 +482,46 @@ func (w *world) goesDeaf() {
 	w.kernel.SetDeaf(true)
 }
 
+// goesBlind ends the subscription to the kernel's events, and lets no other
+// begin.
+func (w *world) goesBlind() {
+	if w.unwatched || w.deaf {
+		return
+	}
+	w.note("the kernel can no longer be watched")
+	w.unwatched = true
+	w.renew()
+}
+
+// renew ends the subscription.
+func (w *world) renew() {
+	close(w.overrun)
+	w.overrun, w.watched = make(chan struct{}), false
+	w.changed()
+}
+
+// fight lets somebody undo the same again and again.
+func (w *world) fight() {
+	mine := w.mine()
+	if len(mine) == 0 {
+		return
+	}
+	op := mine[w.pick(len(mine))]
+	all := w.pick(2) == 0
+	w.note("somebody begins to delete %s", map[bool]string{true: "all our rules", false: op.String()}[all])
+	for range 3 + w.pick(9) {
+		for _, o := range w.mine() {
+			if all && o.IsRule() || o == op {
+				w.must(w.kernel.Foreign(o))
+				w.changed()
+			}
+		}
+		if w.pass(time.Duration(w.pick(1500)) * time.Millisecond); len(w.found) > 0 {
+			return
+		}
+	}
+}
+
 // opTrap lets something happen between two changes of one pass.
 func (w *world) opTrap() {
 	kind := w.pick(5)
@@ -494,15 +534,17 @@ func (w *world) opTrap() {
 
 // clear ends what is wrong with netlink.
 func (w *world) clear() {
-	if w.refuseAll != nil || w.deaf || w.dumpsFail > 0 {
+	if w.refuseAll != nil || w.deaf || w.unwatched || w.dumpsFail > 0 {
 		w.note("netlink works again")
 	}
 	w.refuseAll, w.dumpsFail = nil, 0
 	if w.deaf {
 		w.deaf = false
 		w.kernel.SetDeaf(false)
-		close(w.overrun)
-		w.overrun = make(chan struct{})
+		w.renew()
+	}
+	if w.unwatched {
+		w.unwatched = false
 		w.changed()
 	}
 }

@@ -130,8 +130,15 @@ func (h *hand) refuse(op routing.Op) {
 // Watch passes the kernel's events on until they overrun.
 func (h *hand) Watch(ctx context.Context, notify func(dump bool)) error {
 	h.w.mu.Lock()
-	over := h.w.overrun
+	over, blind := h.w.overrun, h.w.unwatched
+	if !blind && !h.dead {
+		h.w.watched = true
+		h.w.changed()
+	}
 	h.w.mu.Unlock()
+	if blind {
+		return unix.EMFILE
+	}
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

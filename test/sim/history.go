@@ -174,6 +174,9 @@ func (w *world) quiesce() {
 	if len(w.found) > 0 {
 		return
 	}
+	if w.fighting() {
+		w.pass(65 * time.Second)
+	}
 	if !w.settled() {
 		st := w.engine.State()
 		w.violated(8, "not at rest: pass error %q, pending %v, sequence %d since %d", st.Pass.Error, st.Pending, st.Sequence, w.since)
@@ -201,7 +204,7 @@ func (w *world) quietRestart() {
 	}
 	w.clear()
 	w.pass(25 * time.Second)
-	if len(w.found) > 0 || !w.settled() {
+	if len(w.found) > 0 || !w.settled() || w.fighting() {
 		return
 	}
 	kill := w.pick(2) == 0

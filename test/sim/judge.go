@@ -65,7 +65,15 @@ func (h *hand) unsafe(op routing.Op) bool {
 	if op.Route.Table != h.w.inForce.Tables[0].ID {
 		// A table of an earlier configuration: nothing mends its fence.
 		_, fences := h.w.demands(h.picture, op.Family())
-		return slices.ContainsFunc(fences[op.Route.Table], func(net netip.Prefix) bool { return !fenced(h.picture, op.Route.Table, net) })
+		return slices.ContainsFunc(fences[h.w.inForce.Tables[0].ID], func(net netip.Prefix) bool { return !fenced(h.picture, op.Route.Table, net) })
+	}
+	for r := range h.pass.refused {
+		if key, is := r.(routing.RouteKey); is && key.Metric == routing.MetricFence && key.Table == op.Route.Table && routing.FamilyOf(key.Dst.Addr()) == op.Family() {
+			return true
+		}
+	}
+	if h.w.fighting() {
+		return true
 	}
 	return slices.ContainsFunc(h.picture.Routes, func(r routing.Route) bool {
 		return r.Table == op.Route.Table && r.Metric == routing.MetricFence && r.Protocol != ours && r.Family() == op.Family()

@@ -230,6 +230,9 @@ func (w *world) wrongs(k *routing.Kernel, f routing.Family) map[wrong]routing.Ro
 				// as rules does not reach there.
 				if (own || r.Route.Table == routing.MainID) && !(asRules && f == routing.IPv6 && mode == fib.BPF) {
 					for _, g := range guard {
+						if own && !slices.Contains(names, g) {
+							continue // guarded in main, and left out of this fence by configuration
+						}
 						if bits < g.Bits() && g.Contains(dst) {
 							bad[wrong{inv: 1, net: g, flow: flow, mode: mode}] = r.Route
 						}

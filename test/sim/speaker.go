@@ -13,7 +13,8 @@ import (
 // BGP's times in the simulated cluster.
 const (
 	holdTimer   = 9 * time.Second
-	restartTime = 10 * time.Second // as the example configures
+	doubtAfter  = 1500 * time.Millisecond // without an answer
+	restartTime = 10 * time.Second        // as the example configures
 )
 
 var errDead = errors.New("the daemon is dead")
@@ -33,6 +34,8 @@ type session struct {
 	routing.Session
 	neighbor routing.Neighbor
 	timer    *time.Timer // to come up, or the hold timer
+	pulse    *time.Timer // to the doubt that the peer lives
+	heard    time.Time   // when it was reachable again
 	turns    uint64
 }
 
@@ -135,6 +138,10 @@ func (se *session) stop() {
 		se.timer.Stop()
 		se.timer = nil
 	}
+	if se.pulse != nil {
+		se.pulse.Stop()
+		se.pulse = nil
+	}
 }
 
 // reachable reports whether packets between the ends of a session pass.
@@ -171,8 +178,13 @@ func (s *speaker) follow() {
 		up := se.State == routing.Established
 		switch {
 		case up && s.reachable(se) || !up && !s.answered(se):
+			if se.timer != nil {
+				se.heard = time.Now()
+			}
+			se.Doubt = false
 			se.stop()
 		case up && se.timer == nil:
+			se.pulse = time.AfterFunc(doubtAfter, func() { s.doubt(se) })
 			s.after(se, holdTimer, func() {
 				s.down(se, routing.CauseHoldTimer)
 			})
@@ -200,6 +212,16 @@ func (s *speaker) after(se *session, d time.Duration, do func()) {
 		s.w.look()
 	})
 	se.timer = t
+}
+
+// doubt tells that a peer has not answered for a while.
+func (s *speaker) doubt(se *session) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	if !s.dead && se.pulse != nil && se.State == routing.Established {
+		se.Doubt = true
+		s.w.look()
+	}
 }
 
 func (s *speaker) establish(se *session) {
@@ -234,7 +256,7 @@ func (s *speaker) down(se *session, cause routing.DownCause) {
 		return
 	}
 	se.turns++
-	se.State, se.Since, se.Cause, se.EndOfRIB, se.Paths = routing.Idle, time.Now(), cause, false, nil
+	se.State, se.Since, se.Cause, se.EndOfRIB, se.Paths, se.Doubt = routing.Idle, time.Now(), cause, false, nil, false
 	s.w.note("  session %s is down: %s", se.Key, cause)
 }
 

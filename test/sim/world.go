@@ -50,6 +50,8 @@ type world struct {
 	dumpsFail int
 	overrun   chan struct{}
 	deaf      bool
+	unwatched bool                      // the daemon cannot subscribe
+	watched   bool                      // it has subscribed
 	trap      func(op routing.Op) error // before the op that trapIn counts down to
 	trapIn    int
 
@@ -216,7 +218,7 @@ func (w *world) start() {
 	w.engine.Configure(w.config, routing.ConfigStatus{Path: "config.yaml"}, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.done, w.crashed = stop, make(chan struct{}), false
-	w.since = 0
+	w.since, w.watched = 0, false
 	e, done := w.engine, w.done
 	go func() { defer close(done); e.Run(ctx) }()
 }
