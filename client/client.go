@@ -89,3 +89,14 @@ func (c *Client) Reload(ctx context.Context, validateOnly bool) (path string, er
 	resp, err := call(ctx, c, c.api.Reload, &pb.ReloadRequest{ValidateOnly: validateOnly})
 	return resp.GetPath(), err
 }
+
+// Explain says where a packet goes, once for each family that is left open.
+func (c *Client) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb.ExplainResponse, error) {
+	return call(ctx, c, c.api.Explain, req)
+}
+
+// Verify holds the promises of one family, or both, against the kernel: all
+// flows, or those whose turn it is.
+func (c *Client) Verify(ctx context.Context, all bool, family pb.Family) (*pb.VerifyResponse, error) {
+	return call(ctx, c, c.api.Verify, &pb.VerifyRequest{All: all, Family: family})
+}

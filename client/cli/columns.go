@@ -221,7 +221,23 @@ func (a *app) pairs(indent string, list []pair) {
 	}
 	for _, p := range list {
 		if p.value.text != "" {
-			a.say("%s%-*s  %s\n", indent, width, p.name, a.paint(cell{clean(p.value.text), p.value.tone}))
+			a.say("%s%-*s  ", indent, width, p.name)
+			a.fold(cell{clean(p.value.text), p.value.tone}, len(indent)+width+2)
 		}
+	}
+}
+
+// fold ends a line that has come to a column with a text, continued below its
+// beginning where the terminal ends.
+func (a *app) fold(c cell, column int) {
+	lines := []string{c.text}
+	if room := a.env.Width - column; room >= leastText {
+		lines = wrapped(c.text, room)
+	}
+	for i, l := range lines {
+		if i > 0 {
+			a.say("%*s", column, "")
+		}
+		a.say("%s\n", a.paint(cell{l, c.tone}))
 	}
 }

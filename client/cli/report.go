@@ -28,7 +28,10 @@ func (a *app) report(err error) int {
 	_, _ = fmt.Fprintf(a.env.Err, "netclassctl: %s\n", clean(a.describe(err)))
 	if client.IsInvalid(err) {
 		for _, v := range client.Violations(err) {
-			_, _ = fmt.Fprintf(a.env.Err, "%s: %s\n", clean(v.Field), clean(v.Description))
+			// The one fault of an argument is the error itself.
+			if said := v.Field + ": " + v.Description; said != err.Error() {
+				_, _ = fmt.Fprintf(a.env.Err, "%s\n", clean(said))
+			}
 		}
 	}
 	switch {

@@ -50,6 +50,7 @@ func (a *app) dashboard(s *pb.Status) {
 		{"Sessions", sessionsLine(s)},
 		{"Classes", partLine(s.GetClassesReady(), s.GetClasses(), "ready")},
 		{"Tables", partLine(s.GetTablesReady(), s.GetTables(), "ready")},
+		{"Router", a.routerLine(s)},
 	})
 	if len(s.GetConditions()) == 0 {
 		a.footer("no conditions")

@@ -41,7 +41,14 @@ func TestTranscripts(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	states := map[string]*routing.State{
-		"healthy": servertest.Healthy(), "faulty": servertest.Faulty(), "idle": servertest.Idle(),
+		"healthy": servertest.Healthy(), "faulty": servertest.Faulty(), "violated": violated(), "idle": servertest.Idle(),
+	}
+	for name, st := range states {
+		if name != "idle" {
+			source := servertest.NewSource(st)
+			answers(source)
+			st.Verified, _ = source.OnVerify(t.Context(), true)
+		}
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -53,6 +60,7 @@ func TestTranscripts(t *testing.T) {
 			}
 			source := servertest.NewSource(states[name])
 			source.OnReload = reload(name)
+			answers(source)
 			socket := servertest.Start(t, source)
 			want, err := os.ReadFile(file)
 			if err != nil {
