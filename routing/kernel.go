@@ -242,6 +242,7 @@ type Link struct {
 	MTU     uint32
 	Kind    string // "vlan", "veth", "bridge", … as the kernel says
 	VLAN    int    // 0: not a VLAN device, or unknown
+	NoIPv6  bool   // IPv6 is switched off there: no IPv6 route can lead over it
 	Addrs   []LinkAddr
 }
 

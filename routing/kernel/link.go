@@ -46,9 +46,35 @@ func decodeLink(b []byte) (routing.Link, error) {
 			l.MTU = u32(v)
 		case unix.IFLA_LINKINFO:
 			l.Kind, l.VLAN = decodeLinkInfo(v)
+		case unix.IFLA_AF_SPEC:
+			l.NoIPv6 = decodeNoIPv6(v)
 		}
 	}
 	return l, nil
+}
+
+// Places in the settings of a link (linux/if_link.h, linux/ipv6.h).
+const (
+	inet6Conf       = 2  // IFLA_INET6_CONF
+	confDisableIPv6 = 26 // DEVCONF_DISABLE_IPV6
+)
+
+// decodeNoIPv6 reads disable_ipv6 from a link's settings by family. A link that
+// has no IPv6 settings at all, as with a tiny MTU or without IPv6 in the kernel,
+// takes no routes either; but older kernels may not say, so that it is not
+// judged by what is missing.
+func decodeNoIPv6(b []byte) bool {
+	for family, settings := range attributes(b) {
+		if family != unix.AF_INET6 {
+			continue
+		}
+		for kind, v := range attributes(settings) {
+			if at := 4 * confDisableIPv6; kind == inet6Conf && len(v) >= at+4 {
+				return native.Uint32(v[at:]) != 0
+			}
+		}
+	}
+	return false
 }
 
 func decodeLinkInfo(b []byte) (kind string, vlan int) {

@@ -68,18 +68,28 @@ func (m *maker) own(t *routing.Table, f routing.Family, wait func(what, why stri
 			m.add(r)
 			continue
 		}
-		if l := m.links[o.Link]; l != nil && l.Up {
+		if why := m.cannotDeliver(o.Link, f); why == "" {
 			r.Link = o.Link
 		} else {
 			r.Type = routing.Throw
-			why := "link " + o.Link + " does not exist"
-			if l != nil {
-				why = "link " + o.Link + " is down"
-			}
 			wait("own "+p.String(), why)
 		}
 		m.add(r)
 	}
+}
+
+// cannotDeliver says why no device route of a family can lead over the CNI's
+// link; "" when one can. It needs no address and no carrier for that.
+func (m *maker) cannotDeliver(name string, f routing.Family) string {
+	switch l := m.links[name]; {
+	case l == nil:
+		return "link " + name + " does not exist"
+	case !l.Up:
+		return "link " + name + " is down"
+	case f == routing.IPv6 && l.NoIPv6:
+		return "IPv6 is switched off on link " + name
+	}
+	return ""
 }
 
 // ownCIDRs returns this node's uncontested pod CIDRs of a family. While the

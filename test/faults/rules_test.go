@@ -1,0 +1,126 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"netclass.dev/routing"
+)
+
+// TestRules: other programs' rules among and against ours.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	c := start(t, 2)
+	want := c.ours()
+
+	c.inject(2, "foreign rules at our priorities")
+	c.pings(func() {
+		c.ip("-4 rule add from 203.0.113.0/24 lookup 99 priority 1001", "-6 rule add from 2001:db8:1::/48 lookup 99 priority 1000")
+		c.condition(repair, "rule/1001", "ForeignRule", "203.0.113.0/24")
+		c.condition(repair, "rule/1000", "ForeignRule", "2001:db8:1::/48")
+	})
+	c.unchanged("foreign rules at our priorities", want)
+
+	c.inject(4, "rules with attributes that others know")
+	c.pings(func() {
+		c.ip("-4 rule add from 10.9.0.0/16 ipproto udp sport 53 dport 1000-2000 uidrange 0-5 lookup 99 priority 500",
+			"-4 rule add tos 0x10 fwmark 0x200/0xf00 tun_id 5 lookup 99 priority 501 suppress_ifgroup 7")
+		c.rawRule(unix.AF_INET, 502, nl.NewRtAttr(25, []byte{10}))          // FRA_DSCP
+		c.rawRule(unix.AF_INET6, 503, nl.NewRtAttr(26, []byte{0, 0, 1, 2}), // FRA_FLOWLABEL and its mask
+			nl.NewRtAttr(27, []byte{0, 0xf, 0xff, 0xff}))
+		c.ip("-4 rule del priority 1001 from 10.244.0.0/16") // ours is still seen, and healed
+		c.restored(repair, "a rule deleted among them", want)
+	})
+
+	c.inject(1, "an l3mdev rule at 1000")
+	if _, err := c.one.Exec(t.Context(), "ip", "-6", "rule", "add", "l3mdev", "priority", "1000"); err != nil {
+		t.Logf("this kernel has no VRF: %v", err)
+		c.rawRule(unix.AF_INET6, 1000, nl.NewRtAttr(unix.FRA_L3MDEV, []byte{1}))
+	}
+	c.condition(repair, "rule/1000", "ForeignRule", "")
+	c.unchanged("an l3mdev rule", want)
+
+	c.inject(2, "the local rule at 100, then behind ours")
+	c.pings(func() {
+		c.ip("-4 rule add priority 100 lookup local", "-4 rule del priority 0")
+		time.Sleep(300 * time.Millisecond)
+		c.unchanged("the local rule at 100", want)
+		c.ip("-4 rule add priority 1002 lookup local", "-4 rule del priority 100")
+		c.condition(repair, "rule/1001", "BeforeLocal", "1002")
+		for _, l := range c.ours() {
+			if strings.HasPrefix(l, "ipv4 rule 1001:") {
+				c.broken("before local delivery stands %q", l)
+			}
+		}
+		c.ip("-4 rule add priority 0 lookup local", "-4 rule del priority 1002")
+		c.restored(repair, "the local rule in its place", want)
+	})
+	foreign := c.foreignRules()
+	c.fight(want)
+	if got := c.foreignRules(); !slices.Equal(got, foreign) {
+		c.broken("foreign rules changed from\n%v to\n%v", foreign, got)
+	}
+}
+
+func (c *cluster) foreignRules() (out []string) {
+	for _, r := range c.dump().Rules {
+		if r.Protocol != routing.ProtocolNetclass {
+			out = append(out, r.Family.String()+" "+r.String())
+		}
+	}
+	return out
+}
+
+// fight deletes all our rules every second.
+func (c *cluster) fight(want []string) {
+	c.t.Helper()
+	const rounds = 14
+	c.inject(rounds, "another program deletes all our rules every second")
+	var deleted atomic.Int32
+	c.pings(func() {
+		for range rounds {
+			for _, r := range c.dump().Rules {
+				if r.Protocol == routing.ProtocolNetclass && r.Table == 47 {
+					c.ip(fmt.Sprintf("-%d rule del from %s priority %d lookup 47 proto 148", r.Family, r.From, r.Priority))
+					deleted.Add(1)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		c.condition(repair, "rule/1001", "Fight", "again and again")
+	})
+	// Five rounds at once, and then two in nine seconds.
+	if n := deleted.Load(); n < 4*6 || n > 4*9 {
+		c.t.Errorf("4 rules were put back %d times in %d s: not limited, or not healed", n, rounds)
+	}
+	took := c.restored(8*time.Second, "the rules, once left alone", want)
+	c.t.Logf("%d rules deleted; whole %v after the last", deleted.Load(), took.Round(time.Millisecond))
+}
+
+// rawRule adds a rule with attributes that `ip` may not know.
+func (c *cluster) rawRule(family uint8, priority uint32, attrs ...*nl.RtAttr) {
+	c.t.Helper()
+	err := c.one.Do(func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+		req.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: family, Table: 99, Type: unix.FR_ACT_TO_TBL}})
+		req.AddData(nl.NewRtAttr(unix.FRA_PRIORITY, nl.Uint32Attr(priority)))
+		for _, a := range attrs {
+			req.AddData(a)
+		}
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		c.t.Logf("this kernel does not take that rule: %v", err)
+		return
+	}
+	c.must(err)
+}
