@@ -29,7 +29,11 @@ func (m *maker) rules(t *routing.Table, wait func(what, why string)) []string {
 						Family: f, Priority: s.Priority.Of(f), From: from, To: to,
 						Table: t.ID, SuppressPrefixLen: routing.NoSuppress,
 					}
-					if why := m.addRule(r); why != "" {
+					why := m.ruleWaits(r)
+					if why == "" {
+						why = m.addRule(r)
+					}
+					if why != "" {
 						wait("rule "+r.String(), why)
 						continue
 					}
@@ -48,6 +52,21 @@ func (m *maker) selector(name string, f routing.Family) []netip.Prefix {
 		return []netip.Prefix{{}}
 	}
 	return familyNetworks(m.cfg.Network(name), f)
+}
+
+// ruleWaits says why a rule must not come in yet; "" when it may. Before the nodes
+// are known no table holds a way to them, only the fence: pods that share the node
+// network until then would be cut off from each other. A rule that is in stays
+// in.
+func (m *maker) ruleWaits(r routing.Rule) string {
+	if m.plan.Hold == "" {
+		return ""
+	}
+	r.Protocol = m.cfg.Daemon.Protocol
+	if slices.Contains(m.in.Kernel.Rules, r) {
+		return ""
+	}
+	return m.plan.Hold
 }
 
 // addRule plans a rule unless it would break local delivery, and returns why

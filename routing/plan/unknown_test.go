@@ -1,0 +1,41 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"netclass.dev/routing"
+)
+
+// TestRulesWaitForNodes: no rule leads packets into a table that has only the fence
+// in it, because the nodes are not known yet; one that is there already stays.
+func TestRulesWaitForNodes(t *testing.T) {
+	for name, unknown := range map[string]func(*world){
+		"not read yet":           func(w *world) { w.Inventory = &routing.Inventory{Stale: "not read yet"} },
+		"this node is not there": func(w *world) { w.removeNode("k8s-1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			selects := func(p *routing.Plan) int {
+				return len(slices.DeleteFunc(slices.Clone(p.Rules), func(r routing.Rule) bool { return r.Action != routing.ActionLookup }))
+			}
+			w := seed()
+			w.Peerings, w.Speaking = nil, nil
+			unknown(w)
+			p := w.make()
+			if n := selects(p); n > 0 {
+				t.Errorf("%d rules on an empty kernel", n)
+			}
+			if st := p.Tables[0]; st.Health != routing.Waiting || !strings.Contains(strings.Join(st.Waiting, "\n"), "rule 1001: from 10.244.0.0/16 lookup 47: "+p.Hold) {
+				t.Errorf("table is %s, waits for %v", st.Health, st.Waiting)
+			}
+
+			w = seed()
+			want := selects(w.settle())
+			unknown(w)
+			if n := selects(w.make()); n != want || n == 0 {
+				t.Errorf("%d rules where %d were in", n, want)
+			}
+		})
+	}
+}
