@@ -49,7 +49,7 @@ func run(f flags) error {
 	d := &daemon{flags: f, log: log, ctx: ctx}
 	sp := speaker.New(speaker.Config{Notify: func() { d.engine.Look() }, Log: log.Logger})
 	d.engine = engine.New(engine.Options{
-		Kernel: k, Speaker: sp, Inventory: d.inventory, Node: f.nodeName,
+		Kernel: k, Speaker: sp, Oracle: k, Inventory: d.inventory, Node: f.nodeName,
 		StateDir: f.stateDir, Version: version.String(), Log: log.Logger, Meddler: k.Meddler,
 	})
 	log.Info("started", "version", version.String(), "node", f.nodeName(config), "config", f.config)
@@ -131,6 +131,15 @@ func (d *daemon) State() *routing.State { return d.engine.State() }
 
 func (d *daemon) Wait(ctx context.Context, after uint64) (*routing.State, error) {
 	return d.engine.Wait(ctx, after)
+}
+
+// Explain and Verify are what the server asks.
+func (d *daemon) Explain(ctx context.Context, q routing.Question) ([]*routing.Explanation, error) {
+	return d.engine.Explain(ctx, q)
+}
+
+func (d *daemon) Verify(ctx context.Context, all bool) (*routing.Verification, error) {
+	return d.engine.Verify(ctx, all)
 }
 
 // Reload reads the configuration anew. A bad one is refused and the last good
