@@ -70,8 +70,8 @@ func run(f flags) error {
 		return errors.Join(fmt.Errorf("serve: %w", served), d.engine.Stop(routing.ExitKeep))
 	}
 	tasks.Wait()
-	policy := d.policy()
-	log.Info("stopping", "onExit", string(policy))
+	policy, why := d.policy()
+	log.Info("stopping", "onExit", string(policy), "reason", why)
 	return d.engine.Stop(policy)
 }
 
@@ -201,11 +201,16 @@ func (d *daemon) inventory() *routing.Inventory {
 	return &routing.Inventory{Synced: true, Source: "none configured"}
 }
 
-func (d *daemon) policy() routing.ExitPolicy {
-	if c := d.exit.Load(); c != nil {
-		return c.Daemon.OnExit
+// policy returns what is to become of what is ours when we end, and why.
+func (d *daemon) policy() (routing.ExitPolicy, string) {
+	c := d.exit.Load()
+	switch {
+	case c == nil:
+		return routing.ExitKeep, "no configuration"
+	case c.Daemon.OnExit == routing.ExitAuto:
+		return systemd.exitPolicy()
 	}
-	return routing.ExitKeep
+	return c.Daemon.OnExit, "configured"
 }
 
 // reloadOnSignal reloads on SIGHUP.

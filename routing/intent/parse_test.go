@@ -76,8 +76,7 @@ bgp: {asn: 64512, upstreams: [{name: u, link: a, peerASN: 1, address: {ipv4: 10.
 drain: {followCordon: true, protect: {selector: a=b}}
 metrics: {listen: "unix:/run/m.sock"}
 log: {format: journald}
-`, `2:18: note: daemon.onExit: auto is not built yet
-5:23: note: cluster.kubernetes is not built yet; use cluster.nodesFile
+`, `5:23: note: cluster.kubernetes is not built yet; use cluster.nodesFile
 5:37: note: cluster.podCIDRs: ciliumnode is not built yet
 5:58: note: cluster.publish: force is not built yet
 6:111: note: advertise.services is not built yet; name the addresses in advertise.networks

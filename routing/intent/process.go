@@ -43,16 +43,12 @@ func (r *reader) readProcess(m *strictyaml.Map) {
 func (r *reader) readDaemon(n *strictyaml.Node) {
 	m := n.Map()
 	protocol := m.Get("protocol")
-	onExit := m.Get("onExit")
 	r.config.Daemon = routing.Daemon{
 		Protocol: routing.Protocol(protocol.Uint(1, 255, uint64(routing.ProtocolNetclass))),
-		OnExit:   routing.ExitPolicy(onExit.Enum(string(routing.ExitKeep), string(routing.ExitKeep), string(routing.ExitFlush), string(routing.ExitAuto))),
+		OnExit:   routing.ExitPolicy(m.Get("onExit").Enum(string(routing.ExitKeep), string(routing.ExitKeep), string(routing.ExitFlush), string(routing.ExitAuto))),
 		Resync:   m.Get("resync").Duration(time.Second, day, 30*time.Second),
 	}
 	m.Done()
-	if r.config.Daemon.OnExit == routing.ExitAuto {
-		onExit.Unbuiltf("daemon.onExit: auto is not built yet")
-	}
 	// What we own is told by this number: another owner's would have us delete
 	// its objects, or it ours.
 	if p := r.config.Daemon.Protocol; p <= routing.ProtocolStatic {
