@@ -16,7 +16,7 @@ import (
 // many times.
 const lookupBatch = 128
 
-// rtmLookupTable (RTM_F_LOOKUP_TABLE) asks for the table that decided.
+// rtmLookupTable (RTM_F_LOOKUP_TABLE) asks IPv4 for the table that decided.
 const rtmLookupTable = 0x1000
 
 // Lookup asks the stack where packets would go (RTM_GETROUTE, as `ip route get`
@@ -127,7 +127,11 @@ func appendLookup(b []byte, f routing.Flow, index map[string]int) []byte {
 		srcBits = uint8(f.Src.BitLen())
 	}
 	b = append(b, familyNumber(f.Dst.Is4()), uint8(f.Dst.BitLen()), srcBits, 0, 0, 0, 0, 0)
-	b = native.AppendUint32(b, rtmLookupTable)
+	if f.Dst.Is4() {
+		b = native.AppendUint32(b, rtmLookupTable)
+	} else {
+		b = native.AppendUint32(b, 0) // it always says so, and takes no such flag
+	}
 	b = appendAddr(b, unix.RTA_DST, f.Dst.WithZone(""))
 	if f.Src.IsValid() {
 		b = appendAddr(b, unix.RTA_SRC, f.Src.WithZone(""))
@@ -144,12 +148,14 @@ func appendLookup(b []byte, f routing.Flow, index map[string]int) []byte {
 	return b
 }
 
-// refusal reads an error as an answer: IPv4 answers all reject routes so, and in
-// both families a lookup that no rule's table could answer is ENETUNREACH, as is
-// a rule of type unreachable.
+// refusal reads an error as an answer: all reject routes are answered so. A
+// lookup that no rule's table could answer is ENETUNREACH, as is a rule of type
+// unreachable.
 func refusal(err error) routing.Answer {
 	var errno unix.Errno
-	if !errors.As(err, &errno) {
+	var refused *Error
+	if !errors.As(err, &errno) || errors.As(err, &refused) && refused.Text != "" {
+		// It does not understand the question.
 		return routing.Answer{Outcome: routing.OutcomeNoAnswer, Code: fmt.Sprint(err)}
 	}
 	a := routing.Answer{Outcome: routing.OutcomeNoAnswer, Code: unix.ErrnoName(errno)}
