@@ -24,7 +24,7 @@ type view struct {
 	links   map[string]*routing.Link
 	rows    func() map[routing.TableID][]routeRow
 	rules   func() []ruleRow
-	objects func() []object
+	objects func() *objects
 }
 
 func newView(st *routing.State) *view {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
@@ -20,9 +21,19 @@ type object struct {
 	bytes   string
 }
 
+// objects is everything that Watch shows of a state. It is shared by all who are
+// told of that state, and holds nothing else of it.
+type objects struct {
+	sequence uint64
+	time     *timestamppb.Timestamp
+
+	list  []object
+	bytes map[string]string // by name
+}
+
 // watchObjects lists everything that Watch shows of a state: the daemon first,
 // then what depends on what less.
-func (v *view) watchObjects() []object {
+func (v *view) watchObjects() *objects {
 	var list []object
 	seen := map[string]int{}
 	add := func(m *pb.Object) {
@@ -55,7 +66,11 @@ func (v *view) watchObjects() []object {
 		c := condition(&v.Conditions[i])
 		add(&pb.Object{Name: "conditions/" + c.Object + "/" + c.Reason, Value: &pb.Object_Condition{Condition: c}})
 	}
-	return list
+	all := &objects{sequence: v.Sequence, time: stamp(v.Now), list: list, bytes: make(map[string]string, len(list))}
+	for _, o := range list {
+		all.bytes[o.message.Name] = o.bytes
+	}
+	return all
 }
 
 // watchPause is the least time between two looks at the state: a burst of passes
@@ -82,14 +97,13 @@ func (s *Server) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.
 		}
 	}()
 
-	st := s.source.State()
-	told := map[string]string{}
 	pause := time.NewTicker(watchPause)
 	defer pause.Stop()
-	if err := s.tell(ctx, stream, st, told); err != nil {
+	told, err := s.tell(ctx, stream, s.source.State(), &objects{})
+	if err != nil {
 		return s.watchEnd(err)
 	}
-	if err := stream.Send(&pb.WatchResponse{Sequence: st.Sequence, Time: stamp(st.Now), Event: &pb.WatchResponse_Synced{Synced: &pb.Synced{}}}); err != nil {
+	if err := stream.Send(&pb.WatchResponse{Sequence: told.sequence, Time: told.time, Event: &pb.WatchResponse_Synced{Synced: &pb.Synced{}}}); err != nil {
 		return s.watchEnd(err)
 	}
 	for {
@@ -98,44 +112,40 @@ func (s *Server) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.
 		case <-ctx.Done():
 			return s.watchEnd(ctx.Err())
 		}
-		next, err := s.source.Wait(ctx, st.Sequence)
+		next, err := s.source.Wait(ctx, told.sequence)
 		if err != nil {
 			return s.watchEnd(err)
 		}
-		st = next
-		if err := s.tell(ctx, stream, st, told); err != nil {
+		if told, err = s.tell(ctx, stream, next, told); err != nil {
 			return s.watchEnd(err)
 		}
 	}
 }
 
-// tell sends what differs from what the client has been told.
-func (s *Server) tell(ctx context.Context, stream grpc.ServerStreamingServer[pb.WatchResponse], st *routing.State, told map[string]string) error {
-	objects := s.views.of(st).objects()
-	present := make(map[string]bool, len(objects))
-	for _, o := range objects {
-		present[o.message.Name] = true
-		if told[o.message.Name] == o.bytes {
+// tell sends what differs from what the client has been told, and returns what
+// it has been told then.
+func (s *Server) tell(ctx context.Context, stream grpc.ServerStreamingServer[pb.WatchResponse], st *routing.State, told *objects) (*objects, error) {
+	now := s.views.of(st).objects() // which does not hold the state while Send blocks
+	for _, o := range now.list {
+		if bytes, known := told.bytes[o.message.Name]; known && bytes == o.bytes {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return nil, err
 		}
-		if err := stream.Send(&pb.WatchResponse{Sequence: st.Sequence, Time: stamp(st.Now), Event: &pb.WatchResponse_Upsert{Upsert: o.message}}); err != nil {
-			return err
+		if err := stream.Send(&pb.WatchResponse{Sequence: now.sequence, Time: now.time, Event: &pb.WatchResponse_Upsert{Upsert: o.message}}); err != nil {
+			return nil, err
 		}
-		told[o.message.Name] = o.bytes
 	}
-	for name := range told {
-		if present[name] {
+	for _, o := range told.list {
+		if _, still := now.bytes[o.message.Name]; still {
 			continue
 		}
-		if err := stream.Send(&pb.WatchResponse{Sequence: st.Sequence, Time: stamp(st.Now), Event: &pb.WatchResponse_Delete{Delete: name}}); err != nil {
-			return err
+		if err := stream.Send(&pb.WatchResponse{Sequence: now.sequence, Time: now.time, Event: &pb.WatchResponse_Delete{Delete: o.message.Name}}); err != nil {
+			return nil, err
 		}
-		delete(told, name)
 	}
-	return nil
+	return now, nil
 }
 
 // watchEnd gives the end of a stream its status.
