@@ -20,7 +20,7 @@ type event struct {
 
 var events = []event{
 	{6, (*world).linkDown}, {4, (*world).linkUp}, {4, (*world).linkFlap}, {3, (*world).carrier}, {3, (*world).linkGone}, {1, (*world).linkRenamed},
-	{2, (*world).loopback}, {4, (*world).address}, {2, (*world).tentative}, {1, (*world).renumbered},
+	{2, (*world).loopback}, {4, (*world).address}, {2, (*world).tentative}, {3, (*world).renumbered},
 	{5, (*world).peerEnds}, {4, (*world).peerReturns}, {3, (*world).peerSays}, {2, (*world).speakerDies},
 	{4, (*world).nodeChanges}, {1, (*world).nodesVanish}, {8, (*world).nodesSync}, {2, (*world).annotation},
 	{6, (*world).meddle}, {2, (*world).stands}, {2, (*world).refuses}, {2, (*world).opFails}, {2, (*world).dumpFails}, {1, (*world).goesDeaf}, {1, (*world).goesBlind}, {1, (*world).fight},
@@ -183,18 +183,29 @@ func (w *world) tentative() {
 	w.changed()
 }
 
-// renumbered gives pod0 a second network, or takes the first away.
+// renumbered gives pod0 another network, beside its own or in its place.
 func (w *world) renumbered() {
-	if w.kernel.Link("pod0") == nil {
+	l := w.kernel.Link("pod0")
+	if l == nil {
 		return
 	}
-	more := []netip.Prefix{prefix("10.49.0.1/24"), prefix("fd00:49::1/64")}[w.pick(2)]
-	if w.pick(2) == 0 {
-		w.note("pod0 has the network of %s too", more)
-		w.must(w.kernel.AddAddr("pod0", more))
-	} else {
-		w.note("pod0 loses %s", more)
-		w.must(w.kernel.DelAddr("pod0", more))
+	i := w.pick(2)
+	old, fresh := hosts()[3].addrs[i], []netip.Prefix{prefix("10.49.0.1/24"), prefix("fd00:49::1/64")}[i]
+	switch w.pick(4) {
+	case 0:
+		w.note("pod0 has the network of %s too", fresh)
+		w.must(w.kernel.AddAddr("pod0", fresh))
+	case 1:
+		w.note("pod0 loses %s", fresh)
+		w.must(w.kernel.DelAddr("pod0", fresh))
+	case 2:
+		w.note("pod0 is renumbered from %s to %s", old, fresh)
+		w.must(w.kernel.AddAddr("pod0", fresh))
+		w.must(w.kernel.DelAddr("pod0", old))
+	case 3:
+		w.note("pod0 is renumbered from %s to %s, the old one gone first", old, fresh)
+		w.must(w.kernel.DelAddr("pod0", old))
+		w.must(w.kernel.AddAddr("pod0", fresh))
 	}
 	w.changed()
 }

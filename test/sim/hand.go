@@ -20,9 +20,10 @@ type hand struct {
 
 	picture *routing.Kernel // what the daemon was told and has had acknowledged
 	pass    passSoFar
-	synced  bool // the inventory had been read at the newest look at it
-	seen    bool // this daemon has seen its own node in the inventory
-	flush   bool // everything is to go
+	synced  bool           // the inventory had been read at the newest look at it
+	seen    bool           // this daemon has seen its own node in the inventory
+	flush   bool           // everything is to go
+	lost    []netip.Prefix // guards that were missing when that began
 	began   time.Time
 }
 
@@ -54,6 +55,16 @@ func (h *hand) Dump(ctx context.Context) (*routing.Kernel, error) {
 	}
 	h.picture = k
 	h.w.remember(k)
+	if h.flush {
+		for _, f := range routing.Families {
+			guard, _ := h.w.demands(k, f)
+			for _, g := range guard {
+				if !h.w.guarded(k, g) {
+					h.lost = append(h.lost, g)
+				}
+			}
+		}
+	}
 	return k, nil
 }
 

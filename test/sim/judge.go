@@ -148,6 +148,9 @@ func (h *hand) after(op routing.Op, before *sight) {
 		if h.flush && x.inv == 1 && isGuard(op) && onlyGuards(now) {
 			continue // the last to go
 		}
+		if h.flush && x.inv == 1 && x.table == 0 && slices.Contains(h.lost, x.net) {
+			continue // somebody has taken the guard, and a flush puts nothing back
+		}
 		// What the world took meanwhile, unknown to the daemon, is no fault of
 		// its change.
 		if _, guilty := w.wrongs(h.picture, f)[x]; !guilty {
