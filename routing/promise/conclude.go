@@ -24,13 +24,14 @@ func (v *View) Conclude(c *Checks, answers []routing.Answer) *routing.Verificati
 		}
 	}
 	out.Router = routing.RouterProof{Flows: c.proofs, Proven: true}
-	if why := v.unguarded(); why != "" {
+	why, choice := v.unguarded()
+	if why != "" {
 		out.Router.Proven, out.Router.Reason = false, why
 	}
 	for i := range c.List {
 		check := &c.List[i]
 		model := v.fib.Lookup(fib.Flow(check.Flow), fib.Stack)
-		trouble := v.prove(&out.Router, check, answers[i], &model)
+		trouble := v.prove(&out.Router, check, answers[i], &model, choice)
 		if check.promise != proofOnly {
 			p := &out.Promises[check.promise]
 			j := v.judge(v.promises[check.promise].class, check.Flow, answers[i], model)
@@ -83,8 +84,9 @@ func worse(a, b routing.PromiseState) bool { return ranks[a] > ranks[b] }
 
 // prove adds an answer to the router's proof and reports whether it speaks
 // against it. Also what an eBPF datapath would do counts, for packets that
-// arrive; and an answer that the routes do not explain proves nothing.
-func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer, model *fib.Result) bool {
+// arrive; and an answer that the routes do not explain proves nothing. Where by
+// choice nothing is guarded, that packets to nobody go to the router is no news.
+func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer, model *fib.Result, choice bool) bool {
 	if check.promise != proofOnly && v.outside(check.Flow.Dst) {
 		return false
 	}
@@ -101,7 +103,7 @@ func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer,
 			why += ", by bpf_fib_lookup"
 		}
 	}
-	if why == "" {
+	if why == "" || choice && check.nobody {
 		return false
 	}
 	if !proof.Misrouted { // an answer says more than what is missing

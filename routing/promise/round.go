@@ -11,7 +11,8 @@ import (
 type Check struct {
 	Flow     routing.Flow
 	from, to string
-	promise  int // whose; proofOnly: the router's proof alone
+	promise  int  // whose; proofOnly: the router's proof alone
+	nobody   bool // no node has the destination
 }
 
 const proofOnly = -1
@@ -87,7 +88,7 @@ func (v *View) Round(r Round) *Checks {
 			default:
 				continue
 			}
-			c.List = append(c.List, Check{q.flow(n), q.source.what, q.targets[n].what, q.promise})
+			c.List = append(c.List, Check{q.flow(n), q.source.what, q.targets[n].what, q.promise, q.targets[n].peer == ""})
 		}
 	}
 	return c

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/fib"
 )
 
 // The proof that no router can come to carry cluster traffic has two halves.
@@ -58,44 +59,46 @@ func (v *View) linkNetworks(f routing.Family) []netip.Prefix {
 	return all
 }
 
-// unguarded says why the first half of the proof fails; empty: it holds.
-func (v *View) unguarded() string {
+// unguarded says why the first half of the proof fails; empty: it holds. It is
+// by choice when the configuration, or what this node lacks, leaves no more to
+// expect.
+func (v *View) unguarded() (why string, choice bool) {
 	names := v.inside()
 	if len(names) == 0 {
-		return ""
+		return "", false
 	}
 	if v.Config.Guard == nil {
-		return "there is no guard for " + strings.Join(names, ", ")
+		return "there is no guard for " + strings.Join(names, ", "), true
 	}
 	for _, name := range names {
 		if !slices.Contains(v.Config.Guard.Networks, name) {
-			return "there is no guard for " + name
+			return "there is no guard for " + name, true
 		}
 		for _, p := range v.Config.Network(name) {
-			if why := v.holdsNot(name, p); why != "" {
-				return why
+			if why, choice := v.holdsNot(name, p); why != "" {
+				return why, choice
 			}
 		}
 	}
 	for _, f := range routing.Families {
 		for _, p := range v.linkNetworks(f) {
-			if why := v.holdsNot("", p); why != "" {
-				return why
+			if why, choice := v.holdsNot("", p); why != "" {
+				return why, choice
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 // holdsNot says where guard and fence of a prefix are missing.
-func (v *View) holdsNot(name string, p netip.Prefix) string {
+func (v *View) holdsNot(name string, p netip.Prefix) (why string, choice bool) {
 	if !v.guards(p) {
 		for _, c := range v.Plan.Conditions {
 			if c.Object == "guard/"+name || c.Object == "guard/"+p.String() {
-				return c.Message
+				return c.Message, true
 			}
 		}
-		return "the guard of " + p.String() + " is not in the kernel"
+		return "the guard of " + p.String() + " is not in the kernel", false
 	}
 	for i := range v.Config.Tables {
 		t := &v.Config.Tables[i]
@@ -103,15 +106,15 @@ func (v *View) holdsNot(name string, p netip.Prefix) string {
 			continue
 		}
 		if t.Fence == nil {
-			return "table " + t.Name + " has a default and no fence"
+			return "table " + t.Name + " has a default and no fence", true
 		}
 		if !slices.ContainsFunc(v.Kernel.Routes, func(r routing.Route) bool {
 			return r.Table == t.ID && r.Metric == routing.MetricFence && r.Type.Reject() && r.Type != routing.Throw && covers(r.Dst, p)
 		}) {
-			return fmt.Sprintf("table %s has a default and no fence for %s", t.Name, p)
+			return fmt.Sprintf("table %s has a default and no fence for %s", t.Name, p), false
 		}
 	}
-	return ""
+	return "", false
 }
 
 func covers(wide, narrow netip.Prefix) bool {
@@ -198,9 +201,36 @@ func (v *View) strays(f routing.Family, local, arriving []source) []queue {
 			}
 		}
 	}
-	add(append(slices.Clone(local), arriving...), guarded)
+	everybody := append(slices.Clone(local), arriving...)
+	add(everybody, guarded)
 	// A Service's address is translated before or after it is routed: only what
 	// still has it in a table of ours must stop there.
 	add(arriving, fenced)
+	for _, t := range v.suspects(guarded) {
+		for _, s := range everybody {
+			queues = append(queues, queue{proofOnly, s, []target{t}})
+		}
+	}
 	return queues
+}
+
+// maxSuspects bounds the routes of others that are looked at each.
+const maxSuspects = 32
+
+// suspects lists an address of every route that leads into one of the networks
+// by a router, whether anybody is there or not.
+func (v *View) suspects(networks []netip.Prefix) []target {
+	var all []target
+	for i := range v.Kernel.Routes {
+		r := &v.Kernel.Routes[i]
+		if r.Type != routing.Unicast || len(all) == maxSuspects || !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return covers(n, r.Dst) }) {
+			continue
+		}
+		a := v.host(r.Dst)
+		answer := routing.Answer{Outcome: routing.OutcomeForward, Link: r.Link, Via: r.Via}
+		if v.router(routing.Flow{Dst: a}, answer, &fib.Result{Action: fib.Forward, Route: *r}) != "" {
+			all = append(all, target{what: "a host of " + r.Dst.String(), addr: a})
+		}
+	}
+	return all
 }
