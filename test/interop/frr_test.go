@@ -9,12 +9,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"netclass.dev/routing"
 	"netclass.dev/test/need"
 )
+
+// spaces counts path spaces.
+var spaces atomic.Int32
 
 // frr is an FRR (zebra and bgpd) in a host's namespace.
 type frr struct {
@@ -41,7 +45,7 @@ func (h *host) frr(as uint32, peers ...frrPeer) *frr {
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	f := &frr{h: h, name: fmt.Sprintf("netclass-%d-%d", os.Getpid(), h.n)}
+	f := &frr{h: h, name: fmt.Sprintf("netclass-%d-%d", os.Getpid(), spaces.Add(1))}
 	dir := filepath.Join("/var/run/frr", f.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		h.t.Fatal(err)

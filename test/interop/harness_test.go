@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -28,13 +29,16 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	// They wait for timers more than they work.
+	_ = flag.Set("test.parallel", "6")
 	os.Exit(m.Run())
 }
 
 // asn is the mesh's AS number.
 const asn = 64512
 
-// lan is a bridge with nodes on it.
+// lan is a bridge with nodes on it. Each test has its own, so they all run in
+// parallel.
 type lan struct {
 	t  *testing.T
 	sw *netns.NS
@@ -43,6 +47,7 @@ type lan struct {
 func newLAN(t *testing.T) *lan {
 	t.Helper()
 	need.Root(t)
+	t.Parallel()
 	l := &lan{t: t, sw: netns.New(t)}
 	l.must(l.sw.Bridge("br0"))
 	l.must(l.sw.Up("br0"))

@@ -137,7 +137,6 @@ var crashers = []struct {
 func TestHostile(t *testing.T) {
 	for _, c := range crashers {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			l := newLAN(t)
 			a, b, evil := l.host(1), l.host(2), l.host(9)
 			b.bird(asn, birdPeer{to: a, asn: asn})
