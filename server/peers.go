@@ -30,7 +30,7 @@ func (s *Server) ListPeers(_ context.Context, req *pb.ListPeersRequest) (*pb.Lis
 		scope:   "ListPeers/" + req.GetFamily().String() + req.GetView().String() + req.GetPeer(),
 		rows:    len(rows),
 		key:     func(i int) string { return peerKey(rows[i].Neighbor.Key) },
-		convert: func(i int) *pb.Peer { return peerMessage(rows[i], full) },
+		convert: func(i int) *pb.Peer { return v.peer(rows[i], full) },
 	}
 	peers, next, err := list.page(req)
 	if err != nil {
@@ -55,12 +55,12 @@ func (v *view) peers(match func(*routing.PeerStatus) bool) []*routing.PeerStatus
 
 func peerKey(k routing.SessionKey) string { return k.Peer + "\x00" + k.Family.String() }
 
-func peerMessage(p *routing.PeerStatus, full bool) *pb.Peer {
+func (v *view) peer(p *routing.PeerStatus, full bool) *pb.Peer {
 	n, s := &p.Neighbor, &p.Session
 	m := &pb.Peer{
 		Name: n.Key.Peer, Family: pb.Family(n.Key.Family), Role: pb.PeerRole_PEER_ROLE_MESH, PeerAsn: n.PeerASN, Link: text(n.Link),
 		LocalAddress: addr(n.Local), RemoteAddress: addr(n.Remote),
-		State: pb.SessionState(s.State) + pb.SessionState_SESSION_STATE_IDLE, Since: stamp(s.Since),
+		State: pb.SessionState(s.State) + pb.SessionState_SESSION_STATE_IDLE, Since: v.since(s.Since),
 		Held: p.Held, Reason: clip(p.Reason, maxText),
 		Received: s.Received, Accepted: uint32(len(p.Accepted)), Refused: p.RefusedCount,
 		EndOfRib: s.EndOfRIB, LastDownCause: pb.DownCause(s.Cause), LastError: clip(s.Detail, maxText),

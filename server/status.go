@@ -28,7 +28,7 @@ func (v *view) status() *pb.Status {
 		Inventory: v.inventory(),
 		Pass:      v.pass(),
 		Speaker: &pb.SpeakerStatus{
-			Wanted: v.Speaker.Wanted, Pid: uint32(max(v.Speaker.PID, 0)), Since: stamp(v.Speaker.Since),
+			Wanted: v.Speaker.Wanted, Pid: uint32(max(v.Speaker.PID, 0)), Since: v.since(v.Speaker.Since),
 			Restarts: v.Speaker.Restarts, LastExit: clip(v.Speaker.LastExit, maxText), Errors: some(v.Speaker.Errors),
 		},
 		Router:   routerProof(v.Verified),
@@ -53,7 +53,7 @@ func (v *view) status() *pb.Status {
 	}
 	bytes := 0
 	for i := range v.Conditions {
-		c := condition(&v.Conditions[i])
+		c := v.condition(&v.Conditions[i])
 		if bytes += proto.Size(c) + 8; bytes > pageBytes {
 			break
 		}
@@ -63,7 +63,7 @@ func (v *view) status() *pb.Status {
 }
 
 func (v *view) daemon() *pb.Daemon {
-	return &pb.Daemon{Version: v.Version, Node: v.Node, Health: healths[v.Health], Started: stamp(v.Started)}
+	return &pb.Daemon{Version: v.Version, Node: v.Node, Health: healths[v.Health], Started: v.since(v.Started)}
 }
 
 func (v *view) inventory() *pb.InventoryStatus {
@@ -80,6 +80,6 @@ func (v *view) pass() *pb.PassStatus {
 	}
 }
 
-func condition(c *routing.Condition) *pb.Condition {
-	return &pb.Condition{Object: c.Object, Reason: c.Reason, Message: clip(c.Message, maxText), Since: stamp(c.Since)}
+func (v *view) condition(c *routing.Condition) *pb.Condition {
+	return &pb.Condition{Object: c.Object, Reason: c.Reason, Message: clip(c.Message, maxText), Since: v.since(c.Since)}
 }

@@ -39,6 +39,27 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
+// since is stamp for the beginning of something that lasts. Where the wall clock
+// has been set since then (a machine without a battery learns the time only from
+// the network), it is where the clock as it goes now would have put it, so that
+// nothing seems to last for decades.
+func (v *view) since(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() || v.Now.IsZero() {
+		return stamp(t)
+	}
+	return stamp(t.Add(clockSet(v.Now.Round(0).Sub(t.Round(0)), v.Now.Sub(t))))
+}
+
+// clockSet returns by how much the wall clock has been set in a time that was so
+// long by that clock, and so long in truth. What it is slowed or hastened by all
+// the time does not count.
+func clockSet(wall, elapsed time.Duration) time.Duration {
+	if set := (wall - elapsed).Round(time.Second); set.Abs() > time.Second {
+		return set
+	}
+	return 0
+}
+
 func duration(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil

@@ -56,14 +56,14 @@ func (v *view) watchObjects() *objects {
 		add(&pb.Object{Name: fmt.Sprintf("tables/%d", id), Value: &pb.Object_Table{Table: v.table(id)}})
 	}
 	for _, p := range v.peers(func(*routing.PeerStatus) bool { return true }) {
-		add(&pb.Object{Name: "peers/" + p.Neighbor.Key.String(), Value: &pb.Object_Peer{Peer: peerMessage(p, false)}})
+		add(&pb.Object{Name: "peers/" + p.Neighbor.Key.String(), Value: &pb.Object_Peer{Peer: v.peer(p, false)}})
 	}
 	sessions := v.sessionsByPeer()
 	for _, n := range v.nodes() {
 		add(&pb.Object{Name: "nodes/" + n.Name, Value: &pb.Object_Node{Node: v.node(n, sessions)}})
 	}
 	for i := range v.Conditions {
-		c := condition(&v.Conditions[i])
+		c := v.condition(&v.Conditions[i])
 		add(&pb.Object{Name: "conditions/" + c.Object + "/" + c.Reason, Value: &pb.Object_Condition{Condition: c}})
 	}
 	all := &objects{sequence: v.Sequence, time: stamp(v.Now), list: list, bytes: make(map[string]string, len(list))}

@@ -11,10 +11,11 @@ import (
 type sessions struct {
 	order []routing.SessionKey
 	known map[routing.SessionKey]*routing.Session
+	told  map[routing.SessionKey]time.Time // Since as the process told it
 }
 
 func newSessions() sessions {
-	return sessions{known: make(map[routing.SessionKey]*routing.Session)}
+	return sessions{known: make(map[routing.SessionKey]*routing.Session), told: make(map[routing.SessionKey]time.Time)}
 }
 
 // want replaces the set of wanted sessions. What is known of those that stay is
@@ -33,6 +34,11 @@ func (s *sessions) want(neighbors []routing.Neighbor) {
 		}
 	}
 	s.known = known
+	for key := range s.told {
+		if known[key] == nil {
+			delete(s.told, key)
+		}
+	}
 }
 
 // list returns a copy; the paths are shared and never written again.
@@ -52,6 +58,7 @@ func (s *sessions) report(r *routing.Session) bool {
 	if !ok {
 		return false // no longer wanted; it will hear of it
 	}
+	s.date(r, old, time.Now())
 	if r.State != routing.Established && r.Cause == routing.CauseNone && old.Cause != routing.CauseNone {
 		r.Cause, r.Since, r.PeerRestartTime = old.Cause, old.Since, old.PeerRestartTime
 		if r.Detail == "" {
@@ -60,6 +67,21 @@ func (s *sessions) report(r *routing.Session) bool {
 	}
 	s.known[r.Key] = r
 	return true
+}
+
+// date gives a report's Since the process's own clock, which goes on evenly when
+// somebody sets the time of day. From process to process only that time travels.
+func (s *sessions) date(r, old *routing.Session, now time.Time) {
+	told := r.Since
+	if s.told[r.Key].Equal(told) {
+		r.Since = old.Since
+		return
+	}
+	s.told[r.Key] = told
+	r.Since = now // where the time was set between the two
+	if age := now.Round(0).Sub(told); age > 0 && age < time.Minute {
+		r.Since = now.Add(-age)
+	}
 }
 
 // lost ends every session: the process is gone, and with it its connections.
