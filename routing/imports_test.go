@@ -20,7 +20,8 @@ const module = "netclass.dev/"
 var arrows = map[string][]string{
 	"routing":                     {},
 	"routing/internal/strictyaml": {},
-	"routing/internal/watchfile":  {},
+	"routing/alarm":               {},
+	"routing/internal/watchfile":  {"routing/alarm"},
 	"routing/intent":              {"routing", "routing/internal/strictyaml", "routing/internal/watchfile"},
 	"routing/inventory":           {"routing", "routing/internal/strictyaml", "routing/internal/watchfile"},
 	"routing/plan":                {"routing"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/alarm"
 	"netclass.dev/routing/engine"
 	"netclass.dev/routing/intent"
 	"netclass.dev/routing/inventory"
@@ -48,9 +49,21 @@ func run(f flags) error {
 	defer stop()
 	d := &daemon{flags: f, log: log, ctx: ctx}
 	sp := speaker.New(speaker.Config{Notify: func() { d.engine.Look() }, Log: log.Logger})
+	clock, err := alarm.New(func() { d.engine.Look() })
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	defer clock.Close()
 	d.engine = engine.New(engine.Options{
 		Kernel: k, Speaker: sp, Oracle: k, Inventory: d.inventory, Node: f.nodeName,
 		StateDir: f.stateDir, Version: version.String(), Log: log.Logger, Meddler: k.Meddler,
+		Alarm: func(wait time.Duration) {
+			if err := clock.In(wait); err != nil {
+				log.Error("alarm not set", "error", err)
+				time.AfterFunc(wait, d.engine.Look)
+			}
+		},
 	})
 	log.Info("started", "version", version.String(), "node", f.nodeName(config), "config", f.config)
 	d.use(config)

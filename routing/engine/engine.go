@@ -56,6 +56,10 @@ type Options struct {
 	// Meddler says which other program has last changed a rule or route of ours,
 	// and when. Nil: nobody can say, and no fight is noticed.
 	Meddler func() (who string, at time.Time)
+	// Alarm calls Look once, after a time that replaces the last one given. It is
+	// for long waits, for which a timer of Go wakes an idle process dozens of
+	// times. Nil: timers of Go do.
+	Alarm func(time.Duration)
 }
 
 // Engine runs passes. All its fields but the marks and the published state
@@ -149,6 +153,7 @@ func (e *Engine) LookAndDump() {
 const (
 	settle   = 10 * time.Millisecond // between passes, so that a burst of events costs one
 	dumpGap  = 50 * time.Millisecond // between dumps, likewise
+	longWait = time.Second           // from which on the alarm is better than a timer
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
 	deafGap  = 2 * time.Second // between dumps while the kernel cannot be watched
@@ -188,7 +193,13 @@ func (e *Engine) Run(ctx context.Context) {
 			default:
 			}
 		}
-		timer.Reset(e.pass(ctx))
+		next := e.pass(ctx)
+		if e.opt.Alarm != nil && next >= longWait {
+			timer.Stop()
+			e.opt.Alarm(next)
+		} else {
+			timer.Reset(next)
+		}
 		passed = time.Now()
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"netclass.dev/routing/alarm"
 )
 
 const (
@@ -65,8 +67,20 @@ func watch(ctx context.Context, path string, log *slog.Logger, look func()) erro
 	}
 	look() // what changed before the watch was there
 	stamp, watched := stampOf(path), statOf(folder)
-	again := time.NewTicker(recheck)
-	defer again.Stop()
+	again := make(chan struct{}, 1)
+	clock, err := alarm.New(func() {
+		select {
+		case again <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer clock.Close()
+	if err := clock.Every(recheck); err != nil {
+		return err
+	}
 	quiet := time.NewTimer(0)
 	<-quiet.C
 	var first time.Time // of the events since the last read
@@ -96,7 +110,7 @@ func watch(ctx context.Context, path string, log *slog.Logger, look func()) erro
 			first = time.Time{}
 			stamp = stampOf(path)
 			look()
-		case <-again.C:
+		case <-again:
 			if now := statOf(folder); watched == nil || now == nil || !os.SameFile(watched, now) {
 				return os.ErrNotExist // another folder has taken its name
 			}
