@@ -102,12 +102,22 @@ type limitedListener struct {
 	log   *slog.Logger
 	limit int32
 	open  atomic.Int32
+	conns sync.Map // *identified: the open ones
+}
+
+// cutOff closes every connection. gRPC closes only those that have said hello;
+// one that never says anything would hold up its end for the handshake's time.
+func (l *limitedListener) cutOff() {
+	l.conns.Range(func(conn, _ any) bool {
+		_ = conn.(*identified).Close()
+		return true
+	})
 }
 
 // limitListener bounds the connections of l: at most maxConnections, and half of
 // the files that the process may open. The rest belongs to the daemon, which
 // opens some for every look at the kernel.
-func limitListener(l net.Listener, log *slog.Logger) net.Listener {
+func limitListener(l net.Listener, log *slog.Logger) *limitedListener {
 	limit := int32(maxConnections)
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur/2 < maxConnections {
@@ -138,7 +148,13 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			_ = conn.Close()
 			continue
 		}
-		return &identified{Conn: conn, caller: who, done: func() { l.open.Add(-1) }}, nil
+		c := &identified{Conn: conn, caller: who}
+		c.done = func() {
+			l.conns.Delete(c)
+			l.open.Add(-1)
+		}
+		l.conns.Store(c, nil)
+		return c, nil
 	}
 }
 

@@ -116,7 +116,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.followHealth(ctx, checks)
 
 	served := make(chan error, 1)
-	go func() { served <- g.Serve(limitListener(l, s.log)) }()
+	callers := limitListener(l, s.log)
+	go func() { served <- g.Serve(callers) }()
 	select {
 	case err := <-served:
 		g.Stop()
@@ -126,7 +127,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 	checks.Shutdown()
 	close(s.stop)
-	hard := time.AfterFunc(stopTime, g.Stop)
+	hard := time.AfterFunc(stopTime, func() {
+		callers.cutOff()
+		g.Stop()
+	})
 	defer hard.Stop()
 	g.GracefulStop()
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {

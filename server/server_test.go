@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
+	"netclass.dev/server"
 	"netclass.dev/server/servertest"
 )
 
@@ -205,5 +207,40 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	if _, err := a.ListPeers(t.Context(), &pb.ListPeersRequest{}); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A connection that never says a word does not hold up the end: gRPC would wait
+// out the time it grants the handshake.
+func TestSilentConnectionsDoNotDelayTheEnd(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := server.Listen(socket, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		served <- server.New(server.Config{Source: servertest.NewSource(servertest.Idle())}).Serve(ctx, l)
+	}()
+	for range 5 {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if _, err := api(t, socket).GetStatus(t.Context(), &pb.GetStatusRequest{}); err != nil {
+		t.Fatal(err) // and the silent ones, which came before, are accepted
+	}
+	cancel()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Second):
+		t.Error("still serving after 2 s")
 	}
 }
