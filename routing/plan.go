@@ -17,7 +17,19 @@ type Ledger struct {
 	// Holders holds who had each pod CIDR that two nodes claim, for when the
 	// kernel cannot tell because the links that lead to it are down.
 	Holders map[netip.Prefix]string
+	// Adopted names whose routes are to be taken over, until that is done.
+	Adopted []Adoption
 }
+
+// Adoption makes the routes that another protocol has in one of our tables ours:
+// those that are planned are replaced, the others deleted.
+type Adoption struct {
+	Protocol Protocol
+	Table    TableID
+}
+
+// Has reports whether a route of the kernel is one of those.
+func (a Adoption) Has(r *Route) bool { return r.Protocol == a.Protocol && r.Table == a.Table }
 
 // Inputs is everything the planner looks at.
 type Inputs struct {
@@ -69,11 +81,17 @@ type Ownership struct {
 	Protocols  []Protocol
 	Tables     []TableID
 	Priorities []uint32
+	Adopted    []Adoption // routes only
 }
 
 // HasRoute reports whether a route of the kernel is ours.
 func (o *Ownership) HasRoute(r *Route) bool {
-	return slices.Contains(o.Protocols, r.Protocol) && slices.Contains(o.Tables, r.Table)
+	return slices.Contains(o.Protocols, r.Protocol) && slices.Contains(o.Tables, r.Table) || o.Adopts(r)
+}
+
+// Adopts reports whether a route of the kernel is another's that we take over.
+func (o *Ownership) Adopts(r *Route) bool {
+	return slices.ContainsFunc(o.Adopted, func(a Adoption) bool { return a.Has(r) })
 }
 
 // HasRule reports whether a rule of the kernel is ours.

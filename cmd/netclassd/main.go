@@ -64,9 +64,9 @@ stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
 	p.StringVar(&f.config, "config", "/etc/netclassd/config.yaml", "the configuration `FILE`; a missing one is waited for")
 	p.StringVar(&f.socket, "socket", "/run/netclassd/netclassd.sock", "the `PATH` of the socket that netclassctl talks to")
 	p.StringVar(&f.stateDir, "state-dir", "/var/lib/netclassd", "the `DIR` for what must not be forgotten")
-	root.Flags().StringVar(&f.node, "node", "", "this node's `NAME` (default: the configuration's, $NODE_NAME, then the lower-case hostname)")
+	p.StringVar(&f.node, "node", "", "this node's `NAME` (default: the configuration's, $NODE_NAME, then the lower-case hostname)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, exitUsage} })
-	root.AddCommand(checkCommand(), flushCommand(&f), speakerCommand())
+	root.AddCommand(checkCommand(), flushCommand(&f), adoptCommand(&f), speakerCommand())
 	return root
 }
 

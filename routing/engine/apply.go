@@ -134,7 +134,7 @@ func (e *Engine) acknowledged(done []routing.Op) {
 	e.kernel = e.kernel.After(done)
 	// A route that takes over one of another protocol replaces it, or in IPv6
 	// perhaps one beside it: only the kernel knows which.
-	if len(e.ledger.Protocols) > 1 && slices.ContainsFunc(done, func(op routing.Op) bool { return op.Verb == routing.Replace }) {
+	if (len(e.ledger.Protocols) > 1 || len(e.ledger.Adopted) > 0) && slices.ContainsFunc(done, func(op routing.Op) bool { return op.Verb == routing.Replace }) {
 		e.LookAndDump()
 	}
 }

@@ -36,6 +36,12 @@ type ledgerDocument struct {
 	Priorities []uint32                  `json:"priorities"`
 	Links      map[string][]netip.Prefix `json:"links"`
 	Holders    map[netip.Prefix]string   `json:"holders,omitempty"`
+	Adopted    []adoptionDocument        `json:"adopted,omitempty"`
+}
+
+type adoptionDocument struct {
+	Protocol uint32          `json:"protocol"`
+	Table    routing.TableID `json:"table"`
 }
 
 // LoadLedger reads the ledger of a state directory. A missing one is empty.
@@ -65,6 +71,12 @@ func LoadLedger(dir string) (routing.Ledger, error) {
 			return routing.Ledger{}, fmt.Errorf("read ledger %s: protocol %d cannot be ours", filepath.Join(dir, ledgerFile), p)
 		}
 		l.Protocols = append(l.Protocols, routing.Protocol(p))
+	}
+	for _, a := range doc.Adopted {
+		if a.Protocol > 255 || a.Protocol <= uint32(routing.ProtocolKernel) || a.Table >= routing.DefaultID && a.Table <= routing.LocalID {
+			return routing.Ledger{}, fmt.Errorf("read ledger %s: protocol %d in table %d cannot be adopted", filepath.Join(dir, ledgerFile), a.Protocol, a.Table)
+		}
+		l.Adopted = append(l.Adopted, routing.Adoption{Protocol: routing.Protocol(a.Protocol), Table: a.Table})
 	}
 	l.Tables, l.Priorities, l.Links, l.Holders = doc.Tables, doc.Priorities, doc.Links, doc.Holders
 	return l, nil
@@ -99,6 +111,9 @@ func writeLedger(dir string, l routing.Ledger) error {
 	doc := ledgerDocument{Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links, Holders: l.Holders}
 	for _, p := range l.Protocols {
 		doc.Protocols = append(doc.Protocols, uint32(p))
+	}
+	for _, a := range l.Adopted {
+		doc.Adopted = append(doc.Adopted, adoptionDocument{uint32(a.Protocol), a.Table})
 	}
 	data, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
@@ -140,5 +155,6 @@ func replaceFile(path string, data []byte) (err error) {
 
 func sameLedger(a, b routing.Ledger) bool {
 	return slices.Equal(a.Protocols, b.Protocols) && slices.Equal(a.Tables, b.Tables) && slices.Equal(a.Priorities, b.Priorities) &&
-		maps.EqualFunc(a.Links, b.Links, slices.Equal) && maps.Equal(a.Holders, b.Holders)
+		maps.EqualFunc(a.Links, b.Links, slices.Equal) && maps.Equal(a.Holders, b.Holders) &&
+		slices.Equal(a.Adopted, b.Adopted)
 }

@@ -284,11 +284,12 @@ func (e *Engine) remember(p *routing.Plan) {
 	if !e.ledger.looked {
 		e.ledger.looked = true
 		e.ledger.adopted = slices.ContainsFunc(e.kernel.Routes, func(r routing.Route) bool {
-			return r.Metric == routing.MetricPath && r.Via.IsValid() && r.Dst.Bits() > 0 && p.Own.HasRoute(&r)
+			return r.Via.IsValid() && r.Dst.Bits() > 0 && (r.Metric == routing.MetricPath && p.Own.HasRoute(&r) || p.Own.Adopts(&r))
 		})
 	}
 	if err := e.saveLedger(routing.Ledger{
 		Protocols: p.Own.Protocols, Tables: p.Own.Tables, Priorities: p.Own.Priorities, Links: p.Links, Holders: p.Holders,
+		Adopted: e.unfinished(p),
 	}); err != nil {
 		e.conditions.add("state", "NotSaved", err.Error())
 	}

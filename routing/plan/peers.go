@@ -203,12 +203,12 @@ func (m *maker) adopt(t *routing.Table, p *routing.Peers, node int, hop netip.Ad
 }
 
 // installedVia returns the prefixes that the kernel has a class path of ours for
-// by a next hop.
+// by a next hop, or one that we take over.
 func (m *maker) installedVia(id routing.TableID, link string, hop netip.Addr) []netip.Prefix {
 	if m.via == nil {
 		m.via = make(map[nextHop][]netip.Prefix)
 		m.eachInstalled(func(_ int, r *routing.Route) {
-			if r.Metric == routing.MetricPath && r.Via.IsValid() && r.Dst.Bits() > 0 {
+			if (r.Metric == routing.MetricPath || m.adopts(r)) && r.Via.IsValid() && r.Dst.Bits() > 0 {
 				k := nextHop{r.Table, r.Link, r.Via}
 				m.via[k] = append(m.via[k], r.Dst)
 			}

@@ -92,7 +92,7 @@ func newMaker(in *routing.Inputs) *maker {
 	m.plan.Links = m.networks
 	for i := range in.Kernel.Routes {
 		r := &in.Kernel.Routes[i]
-		if metricOfOurs(r.Metric) && !m.mineProtocol(r.Protocol) && m.mineTable(r.Table) {
+		if metricOfOurs(r.Metric) && !m.mine(r) && m.mineTable(r.Table) {
 			if _, ok := m.foreign[keyOf(r)]; !ok {
 				m.foreign[keyOf(r)] = int32(i)
 			}
@@ -218,7 +218,7 @@ func (m *maker) installed(k key) (routing.Route, bool) {
 // eachInstalled calls f for every route of ours that the kernel has.
 func (m *maker) eachInstalled(f func(i int, r *routing.Route)) {
 	for i := range m.in.Kernel.Routes {
-		if r := &m.in.Kernel.Routes[i]; m.mineProtocol(r.Protocol) && m.mineTable(r.Table) {
+		if r := &m.in.Kernel.Routes[i]; m.mine(r) {
 			f(i, r)
 		}
 	}
@@ -234,6 +234,16 @@ func byName(nodes []routing.Node) []routing.Node {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, less)
 	return nodes
+}
+
+// mine reports whether a route of the kernel is ours, or is to become ours.
+func (m *maker) mine(r *routing.Route) bool {
+	return m.mineProtocol(r.Protocol) && m.mineTable(r.Table) || m.adopts(r)
+}
+
+// adopts reports whether a route of the kernel is another's that we take over.
+func (m *maker) adopts(r *routing.Route) bool {
+	return slices.ContainsFunc(m.in.Ledger.Adopted, func(a routing.Adoption) bool { return a.Has(r) })
 }
 
 func (m *maker) mineProtocol(p routing.Protocol) bool {
@@ -274,6 +284,7 @@ func (m *maker) ownership() {
 		Protocols:  set(own.Protocols),
 		Tables:     set(own.Tables),
 		Priorities: set(own.Priorities),
+		Adopted:    m.in.Ledger.Adopted,
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"netclass.dev/test/need"
 )
 
-// startMixed makes a cluster whose last node is set up by hand, with BIRD in the
-// mesh, and whose others run a netclassd from a file of their own.
-func startMixed(t *testing.T) (*cluster, *lab.BIRD) {
+// startMixed makes a cluster one of whose nodes is set up by hand, with BIRD in
+// the mesh, and whose others run a netclassd from a file of their own.
+func startMixed(t *testing.T, handMade int) (*cluster, *lab.BIRD) {
 	t.Helper()
 	need.Root(t)
 	need.Program(t, "nft")
@@ -35,15 +35,18 @@ func startMixed(t *testing.T) (*cluster, *lab.BIRD) {
 			t.Error(err)
 		}
 	})
-	for _, n := range l.Nodes[:len(l.Nodes)-1] {
+	bird, err := l.Node(handMade).StartHandMade(t.Context())
+	c.must(err)
+	for _, n := range l.Nodes {
+		if n.Number == handMade {
+			continue
+		}
 		binary := n.File("netclassd-binary")
 		c.must(install(binary, 0))
 		d, err := n.StartNetclassd(lab.NetclassdOptions{Binary: binary})
 		c.must(err)
 		c.daemons = append(c.daemons, d)
 	}
-	bird, err := l.Nodes[len(l.Nodes)-1].StartHandMade(t.Context())
-	c.must(err)
 	c.converge()
 	c.sessionsUp(convergence)
 	return c, bird
@@ -127,7 +130,7 @@ func (c *cluster) heard(bird *lab.BIRD, node int) string {
 // no route in the kernel is touched, and BIRD keeps the routes that it has.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
-	c, bird := startMixed(t)
+	c, bird := startMixed(t, 3)
 	d := c.daemons[0]
 	binary := c.Node(1).File("netclassd-binary")
 	build := 0

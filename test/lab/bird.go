@@ -67,6 +67,16 @@ func (b *BIRD) Ctl(ctx context.Context, words ...string) (string, error) {
 	return b.Host.Exec(ctx, path, append([]string{"-r", "-s", b.Control}, words...)...)
 }
 
+// Order tells BIRD to do something, which Ctl may not.
+func (b *BIRD) Order(words ...string) error {
+	path, err := program("birdc")
+	if err != nil {
+		return err
+	}
+	_, err = b.Host.Exec(context.Background(), path, append([]string{"-s", b.Control}, words...)...)
+	return err
+}
+
 // answers waits until ask succeeds, or the process has ended.
 func (p *Process) answers(ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)

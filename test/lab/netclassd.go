@@ -39,6 +39,16 @@ type Netclassd struct {
 // StartNetclassd writes the files of a netclassd and starts it. It does not wait
 // for anything: Ctl or Lab.WaitSeparated say when it is ready.
 func (n *Node) StartNetclassd(opts NetclassdOptions) (*Netclassd, error) {
+	d, err := n.PrepareNetclassd(opts)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.Start()
+}
+
+// PrepareNetclassd writes the files of a netclassd and leaves its start to the
+// caller.
+func (n *Node) PrepareNetclassd(opts NetclassdOptions) (*Netclassd, error) {
 	dir := n.File("netclassd")
 	d := &Netclassd{
 		Node: n, Dir: dir, opts: opts,
@@ -62,10 +72,10 @@ func (n *Node) StartNetclassd(opts NetclassdOptions) (*Netclassd, error) {
 	if err := errors.Join(d.WriteConfig(config), d.WriteNodes(nodes)); err != nil {
 		return nil, fmt.Errorf("start netclassd on %s: %w", n.Name, err)
 	}
-	return d, d.Start()
+	return d, nil
 }
 
-// Start starts the daemon again after it was stopped or killed.
+// Start starts the daemon, again after it was stopped or killed.
 func (d *Netclassd) Start() error {
 	binary := d.opts.Binary
 	if binary == "" {

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/engine"
+	"netclass.dev/routing/kernel"
+	"netclass.dev/server"
+)
+
+// protocolNames are the RTPROT numbers that iproute2 has names for and whose
+// routes may be taken over (etc/iproute2/rt_protos).
+var protocolNames = map[string]routing.Protocol{
+	"boot": routing.ProtocolBoot, "static": routing.ProtocolStatic, "gated": 8, "mrt": 10, "zebra": 11, "bird": routing.ProtocolBIRD,
+	"dnrouted": 13, "xorp": 14, "ntk": 15, "dhcp": 16, "keepalived": 18, "babel": 42,
+	"bgp": 186, "isis": 187, "ospf": 188, "rip": 189, "eigrp": 192,
+}
+
+func adoptCommand(f *flags) *cobra.Command {
+	var protocol, table string
+	var dry bool
+	c := &cobra.Command{
+		Use:   "adopt --protocol NAME --table NAME",
+		Short: "Take over the routes that another daemon has in a table of ours",
+		Long: `adopt shows what becomes of each route of another protocol in a table of ours,
+and has the next start of netclassd take them over: what is planned is in before
+the other's route goes, or takes its place in one step, and nothing is removed
+before the nodes are known. It is done once: routes that come back afterwards are
+the other's again.
+
+To replace BIRD, end it so that its routes stay, and start netclassd:
+
+    netclassd adopt --protocol bird --table pods --dry-run
+    netclassd adopt --protocol bird --table pods
+    birdc graceful restart        # or kill -9; not a plain stop
+    systemctl start netclassd`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return adopt(cmd, f, protocol, table, dry) },
+	}
+	c.Flags().StringVar(&protocol, "protocol", "", "whose routes: the protocol's `NAME` or number, as ip route shows it")
+	c.Flags().StringVar(&table, "table", "", "in which table: its `NAME` in the configuration, or its number")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only show what would become of them")
+	return c
+}
+
+func adopt(cmd *cobra.Command, f *flags, protocol, table string, dry bool) error {
+	config, err := load(f.config)
+	if err != nil {
+		return err
+	}
+	a, err := adoption(config, protocol, table)
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	if !dry {
+		// The daemon's lock: a running one writes the state directory.
+		lock, err := server.Listen(f.socket, "")
+		if err != nil {
+			return fmt.Errorf("adopt: netclassd must not be running: %w", err)
+		}
+		defer lock.Close()
+	}
+	list, err := adopting(config, f, a)
+	if err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	printTakeovers(cmd.OutOrStdout(), list)
+	if dry || len(list) == 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s of protocol %s in table %s\n", count(len(list), "route"), protocol, table)
+		return nil
+	}
+	if err := engine.RecordAdoption(f.stateDir, a); err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s will be taken over when netclassd starts\n", count(len(list), "route"))
+	return nil
+}
+
+// adoption reads whose routes in which table are meant.
+func adoption(c *routing.Config, protocol, table string) (a routing.Adoption, err error) {
+	if protocol == "" || table == "" {
+		return a, errors.New("adopt: --protocol and --table are needed")
+	}
+	a.Protocol = protocolNames[strings.ToLower(protocol)]
+	if n, err := strconv.ParseUint(protocol, 10, 8); err == nil && routing.Protocol(n) > routing.ProtocolKernel {
+		a.Protocol = routing.Protocol(n)
+	}
+	switch a.Protocol {
+	case 0:
+		return a, fmt.Errorf("adopt: %q is no protocol whose routes can be taken over", protocol)
+	case c.Daemon.Protocol:
+		return a, fmt.Errorf("adopt: protocol %d is our own", a.Protocol)
+	}
+	for i := range c.Tables {
+		if t := &c.Tables[i]; t.Name == table || strconv.FormatUint(uint64(t.ID), 10) == table {
+			a.Table = t.ID
+			return a, nil
+		}
+	}
+	return a, fmt.Errorf("adopt: the configuration has no table %q", table)
+}
+
+// adopting asks the planner what becomes of the routes.
+func adopting(c *routing.Config, f *flags, a routing.Adoption) ([]engine.Takeover, error) {
+	nodes, problems, err := checkNodes(c)
+	if err == nil && len(problems.Errors()) > 0 {
+		err = problems.Errors()
+	}
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := engine.LoadLedger(f.stateDir)
+	if err != nil {
+		return nil, err
+	}
+	k, err := kernel.Open(kernel.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	defer k.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	picture, err := k.Dump(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Adopting(routing.Inputs{
+		Config: c, Node: f.nodeName(c), Kernel: picture, Ledger: &ledger,
+		Inventory: &routing.Inventory{Nodes: nodes, Synced: true},
+	}, a), nil
+}
+
+func printTakeovers(w io.Writer, list []engine.Takeover) {
+	if len(list) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ROUTE\tBECOMES")
+	for _, o := range list {
+		fmt.Fprintf(t, "%s\t%s\n", o.Route, o)
+	}
+	t.Flush()
+}
