@@ -77,7 +77,7 @@ type Engine struct {
 
 	kernel     *routing.Kernel // the last confirmed picture; nil: none
 	dumpedAt   time.Time
-	triedAt    time.Time         // of the newest dump, also of one that failed
+	mayDump    time.Time         // the next dump must not be earlier
 	watched    routing.Ownership // what Watch was told matters
 	ledger     ledger
 	inventory  *routing.Inventory // with what was good of earlier ones
@@ -151,12 +151,13 @@ func (e *Engine) LookAndDump() {
 
 // Timing of the loop.
 const (
-	settle   = 10 * time.Millisecond // between passes, so that a burst of events costs one
-	dumpGap  = 50 * time.Millisecond // between dumps, likewise
-	longWait = time.Second           // from which on the alarm is better than a timer
-	retryMin = 100 * time.Millisecond
-	retryMax = 10 * time.Second
-	deafGap  = 2 * time.Second // between dumps while the kernel cannot be watched
+	settle    = 10 * time.Millisecond // between passes, so that a burst of events costs one
+	dumpGap   = 50 * time.Millisecond // between dumps, likewise, on the average
+	dumpBurst = 2                     // dumps that may come earlier
+	longWait  = time.Second           // from which on the alarm is better than a timer
+	retryMin  = 100 * time.Millisecond
+	retryMax  = 10 * time.Second
+	deafGap   = 2 * time.Second // between dumps while the kernel cannot be watched
 	// meddledLately is how fresh a sign of another program must be for what is
 	// missing now to be its doing.
 	meddledLately = time.Second

@@ -116,19 +116,24 @@ func (e *Engine) look(ctx context.Context, cfg *routing.Config) error {
 	if !e.dump.Load() && !stale {
 		return nil
 	}
-	if gap := dumpGap - time.Since(e.triedAt); gap > 0 && !pause(ctx, gap) {
+	if gap := time.Until(e.mayDump); gap > 0 && !pause(ctx, gap) {
 		return ctx.Err()
 	}
+	// What happens at once is told of by several events, of which the first must
+	// not have to be the last for the look to be soon.
+	if now := time.Now(); e.mayDump.Add(dumpBurst * dumpGap).Before(now) {
+		e.mayDump = now.Add(-dumpBurst * dumpGap)
+	}
+	e.mayDump = e.mayDump.Add(dumpGap)
 	// The mark is taken down before the dump, so that what happens during it
 	// asks for another.
 	e.dump.Store(false)
 	k, err := e.opt.Kernel.Dump(ctx)
-	e.triedAt = time.Now()
 	if err != nil {
 		e.dump.Store(true)
 		return err
 	}
-	e.kernel, e.dumpedAt = k, e.triedAt
+	e.kernel, e.dumpedAt = k, time.Now()
 	e.stats.Dumps++
 	return nil
 }

@@ -3,9 +3,9 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,25 +84,29 @@ func (c *cluster) fight(want []string) {
 	c.t.Helper()
 	const rounds = 14
 	c.inject(rounds, "another program deletes all our rules every second")
-	var deleted atomic.Int32
+	deleted := 0
 	c.pings(func() {
 		for range rounds {
+			var ops []routing.Op
 			for _, r := range c.dump().Rules {
 				if r.Protocol == routing.ProtocolNetclass && r.Table == 47 {
-					c.ip(fmt.Sprintf("-%d rule del from %s priority %d lookup 47 proto 148", r.Family, r.From, r.Priority))
-					deleted.Add(1)
+					ops = append(ops, routing.Op{Verb: routing.Delete, Rule: r})
 				}
 			}
+			if errs := c.kernel.Apply(c.t.Context(), ops); errs != nil {
+				c.t.Fatal(errs)
+			}
+			deleted += len(ops)
 			time.Sleep(time.Second)
 		}
-		c.condition(repair, "rule/1001", "Fight", "again and again")
+		c.condition(repair, "rule/1001", "Fight", fmt.Sprintf("(pid %d) undoes it again and again", os.Getpid()))
 	})
 	// Five rounds at once, and then two in nine seconds.
-	if n := deleted.Load(); n < 4*6 || n > 4*9 {
-		c.t.Errorf("4 rules were put back %d times in %d s: not limited, or not healed", n, rounds)
+	if deleted < 4*6 || deleted > 4*9 {
+		c.t.Errorf("4 rules were put back %d times in %d s: not limited, or not healed", deleted, rounds)
 	}
 	took := c.restored(8*time.Second, "the rules, once left alone", want)
-	c.t.Logf("%d rules deleted; whole %v after the last", deleted.Load(), took.Round(time.Millisecond))
+	c.t.Logf("%d rules deleted; whole %v after the last", deleted, took.Round(time.Millisecond))
 }
 
 // rawRule adds a rule with attributes that `ip` may not know.
