@@ -17,6 +17,9 @@ func (w *world) checkOrder(s *speaker, order *routing.Speak) {
 		return
 	}
 	k := w.hand.picture
+	if s.orders == 1 && order.Restarting != w.hand.adopts {
+		w.violated(5, "the first order says restarting: %v; the kernel kept class paths: %v", order.Restarting, w.hand.adopts)
+	}
 	for _, a := range order.Announce {
 		if a.To == "" && !delivered(k, a.Prefix) {
 			w.violated(8, "%s is announced and not delivered", a.Prefix)
@@ -81,7 +84,7 @@ func (w *world) check() {
 		return // nothing is deleted
 	}
 	for _, r := range k.Routes {
-		if r.Protocol != ours || r.Table == strayTable || r.Metric != routing.MetricPath || !r.Via.IsValid() || r.Dst.Bits() == 0 {
+		if !w.classPath(r) {
 			continue
 		}
 		if n := w.hop(r.Via, r.Family()); n == nil || w.pathOf(n, r.Dst) == no {
@@ -91,6 +94,10 @@ func (w *world) check() {
 	if time.Since(w.quiet) > 300*time.Millisecond {
 		w.checkPackets(k)
 	}
+}
+
+func (w *world) classPath(r routing.Route) bool {
+	return r.Protocol == ours && r.Table != strayTable && r.Metric == routing.MetricPath && r.Via.IsValid() && r.Dst.Bits() > 0
 }
 
 func (w *world) hop(a netip.Addr, f routing.Family) *node {
@@ -282,7 +289,10 @@ func (w *world) expect(k *routing.Kernel, f routing.Family, dst netip.Addr) []st
 	if w.fighting() {
 		return nil // no default beside a fence that somebody takes out again and again
 	}
-	if covers("ingress0", gw) && w.known(k, f) {
+	if !w.known(k, f) {
+		return nil // not every network can be fenced
+	}
+	if covers("ingress0", gw) {
 		return []string{"by ingress0 via " + gw.String()}
 	}
 	if t.Routes.Default.OnLinkDown == routing.LinkDownHold {
@@ -311,5 +321,7 @@ func (w *world) known(k *routing.Kernel, f routing.Family) bool {
 // before them.
 func (w *world) blocked(k *routing.Kernel, id routing.TableID) bool {
 	return slices.ContainsFunc(k.Routes, func(r routing.Route) bool { return r.Table == id && r.Protocol != ours }) ||
-		slices.ContainsFunc(k.Rules, func(r routing.Rule) bool { return r.Priority > 0 && r.Priority < 1010 && r.Protocol != ours })
+		slices.ContainsFunc(k.Rules, func(r routing.Rule) bool {
+			return r.Priority > 0 && r.Priority < 1010 && r.Protocol != ours && !r.L3MDev && !r.Opaque
+		})
 }

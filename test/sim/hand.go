@@ -5,18 +5,22 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/fib"
 )
 
 // hand is the kernel as one daemon has it. Every change goes through it one by
 // one, and is judged before and after.
 type hand struct {
-	w    *world
-	dead bool
+	w      *world
+	dead   bool
+	stale  bool // the kernel has changed since it was read
+	adopts bool // its first look at the kernel found class paths of ours
 
 	picture *routing.Kernel // what the daemon was told and has had acknowledged
 	pass    passSoFar
@@ -24,18 +28,26 @@ type hand struct {
 	seen    bool           // this daemon has seen its own node in the inventory
 	flush   bool           // everything is to go
 	lost    []netip.Prefix // guards that were missing when that began
-	began   time.Time
 }
 
 // passSoFar is what has happened since the daemon last looked at its inputs.
 type passSoFar struct {
 	refused  map[any]bool            // routes by key, rules
 	guardOut map[routing.Family]bool // a guard has been taken out
+	disturb  bool                    // the world has changed meanwhile
+	ways     map[fib.Flow]*way
+}
+
+// way is where packets of a pod went in the course of a pass.
+type way struct {
+	first, last string
+	lost        string // the change after which they went nowhere, "" for none
 }
 
 // newPass is called where the daemon reads its inputs.
 func (h *hand) newPass() {
-	h.pass = passSoFar{refused: map[any]bool{}, guardOut: map[routing.Family]bool{}}
+	h.gapless()
+	h.pass = passSoFar{refused: map[any]bool{}, guardOut: map[routing.Family]bool{}, ways: map[fib.Flow]*way{}, disturb: h.stale}
 }
 
 // Dump reads the kernel, or fails as the world wants.
@@ -53,7 +65,10 @@ func (h *hand) Dump(ctx context.Context) (*routing.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.picture = k
+	if h.picture == nil {
+		h.adopts = slices.ContainsFunc(k.Routes, h.w.classPath)
+	}
+	h.picture, h.stale = k, false
 	h.w.remember(k)
 	if h.flush {
 		for _, f := range routing.Families {
@@ -94,7 +109,7 @@ func (h *hand) one(ctx context.Context, op routing.Op) error {
 		if w.trapIn--; w.trapIn < 0 {
 			trap := w.trap
 			w.trap = nil
-			w.inPass = true
+			w.inPass, h.pass.disturb = true, true
 			err := trap(op)
 			w.inPass = false
 			if err != nil {
@@ -117,6 +132,7 @@ func (h *hand) one(ctx context.Context, op routing.Op) error {
 	}
 	h.before(op)
 	before := w.seeBoth()
+	h.follow(op)
 	errs := w.kernel.Apply(context.WithoutCancel(ctx), []routing.Op{op})
 	if errs != nil {
 		if w.trace {
@@ -126,6 +142,7 @@ func (h *hand) one(ctx context.Context, op routing.Op) error {
 		return errs[0]
 	}
 	h.picture = h.picture.After([]routing.Op{op})
+	h.follow(op)
 	h.after(op, before)
 	return nil
 }
@@ -136,6 +153,47 @@ func (h *hand) refuse(op routing.Op) {
 	} else {
 		h.pass.refused[op.Route.Key()] = true
 	}
+}
+
+// follow notes where packets of pods go, before and after each change.
+func (h *hand) follow(op routing.Op) {
+	if op.Verb == routing.Add && !op.IsRule() && op.Route.Metric == routing.MetricFence {
+		h.pass.disturb = true // a table is built: what main carried stops until its way is in
+	}
+	index := fib.New(h.w.kernel.Picture())
+	pod := flows(op.Family())[0]
+	for _, dst := range h.w.destinations(op.Family()) {
+		pod.Dst = dst
+		r := index.Lookup(pod, fib.Stack)
+		got := ""
+		if r.Action == fib.Forward {
+			got = text(r)
+		}
+		if known := h.pass.ways[pod]; known == nil {
+			h.pass.ways[pod] = &way{first: got, last: got}
+		} else if known.last = got; got == "" && known.lost == "" {
+			known.lost = op.String()
+		}
+	}
+}
+
+// gapless demands of the pass that is over that packets that had a way before it
+// and have one after it had one all the time.
+func (h *hand) gapless() {
+	if h.pass.disturb || h.dead || h.flush || len(h.pass.refused) > 0 {
+		return
+	}
+	for flow, way := range h.pass.ways {
+		same := way.first == way.last || inner(way.first) && inner(way.last)
+		if way.first != "" && way.last != "" && way.lost != "" && same {
+			h.w.violated(5, "%s goes nowhere after %s, though it goes %s before the pass and %s after it", flowText(flow), way.lost, way.first, way.last)
+		}
+	}
+}
+
+// inner reports whether a way stays in the cluster.
+func inner(way string) bool {
+	return !strings.Contains(way, "ingress0") && !strings.Contains(way, "mgmt0")
 }
 
 // Watch passes the kernel's events on until they overrun.

@@ -24,6 +24,8 @@ type mutation struct {
 var mutations = []mutation{
 	{"stages in reverse order", []edit{{"routing/plan/diff.go",
 		"int(a.Stage) - int(b.Stage); c != 0", "int(b.Stage) - int(a.Stage); c != 0"}}},
+	{"break before make", []edit{{"routing/plan/diff.go",
+		"if c := int(a.Stage) - int(b.Stage); c != 0 {", "if c := cmp.Or(int(b.Verb/2)-int(a.Verb/2), int(a.Stage)-int(b.Stage)); c != 0 {"}}},
 	{"guard last", []edit{{"routing/plan.go",
 		"case r.Metric == MetricGuard:\n\t\treturn StageGuard", "case r.Metric == MetricGuard:\n\t\treturn StageRules"}}},
 	{"guard first out", []edit{{"routing/plan.go",
@@ -80,6 +82,8 @@ var mutations = []mutation{
 		{"routing/plan/peers.go", "if other, ok := m.claims.other(node, dst); ok {", "if other, ok := m.claims.other(node, dst); ok && other < 0 {"}}},
 	{"own pod CIDRs are announced before they are delivered", []edit{{"routing/engine/pass.go",
 		"\t\tif e.backed(o) {\n", "\t\tif e.backed(o) || true {\n"}}},
+	{"peers are not told that we restart", []edit{{"routing/engine/pass.go",
+		"want.Restarting = e.ledger.adopted", "want.Restarting = false"}}},
 	{"CEASE although everything is kept", []edit{{"routing/engine/stop.go",
 		"return e.opt.Speaker.Close(false)", "return e.opt.Speaker.Close(true)"}}},
 	{"flags of the kernel count as differences", []edit{{"routing/plan/diff.go",

@@ -113,12 +113,17 @@ func newWorld(seed uint64, example, dir string) *world {
 }
 
 // strays are objects of others that are there from the start: a mesh VPN's rule
-// and table, and what somebody made with our protocol number.
+// and table, the kernel's own rule for VRFs at our priority, one with selectors
+// that we do not know, and what somebody made with our protocol number.
 func strays() []routing.Op {
 	vpn := routing.Rule{Family: routing.IPv4, Priority: 5270, Table: 52, Protocol: routing.ProtocolStatic, SuppressPrefixLen: routing.NoSuppress, From: prefix("100.64.0.0/10")}
 	twin := routing.Rule{Family: routing.IPv4, Priority: strayPriority, Table: strayTable, Protocol: ours, SuppressPrefixLen: routing.NoSuppress, From: prefix("203.0.113.0/24")}
+	vrf := routing.Rule{Family: routing.IPv4, Priority: 1000, L3MDev: true, Protocol: routing.ProtocolKernel, SuppressPrefixLen: routing.NoSuppress}
+	vrf6 := vrf
+	vrf6.Family = routing.IPv6
+	ports := routing.Rule{Family: routing.IPv4, Priority: 900, Table: 52, Opaque: true, Extra: "ipproto tcp dport 853", Protocol: routing.ProtocolStatic, SuppressPrefixLen: routing.NoSuppress}
 	return []routing.Op{
-		{Rule: vpn}, {Rule: twin},
+		{Rule: vpn}, {Rule: twin}, {Rule: vrf}, {Rule: vrf6}, {Rule: ports},
 		{Route: routing.Route{Table: 52, Dst: prefix("100.64.0.0/10"), Metric: 10, Type: routing.Unreachable, Protocol: routing.ProtocolStatic}},
 		{Route: routing.Route{Table: strayTable, Dst: prefix("203.0.113.0/24"), Metric: 10, Type: routing.Unreachable, Protocol: ours}},
 		{Route: routing.Route{Table: routing.MainID, Dst: prefix("198.51.100.0/24"), Metric: 20, Type: routing.Blackhole, Protocol: routing.ProtocolBIRD}},
@@ -206,7 +211,7 @@ func (h *hand) node(c *routing.Config) string {
 
 // start starts a daemon.
 func (w *world) start() {
-	w.hand = &hand{w: w, began: time.Now(), picture: &routing.Kernel{}}
+	w.hand = &hand{w: w}
 	w.hand.newPass()
 	w.speaker = &speaker{w: w, sessions: map[routing.SessionKey]*session{}}
 	h := w.hand
@@ -248,9 +253,8 @@ func (w *world) bury() {
 
 func (w *world) ledgerFile() string { return filepath.Join(w.dir, "ledger.json") }
 
-// changed says that the kernel is not what it was: what a pass over it must have
-// mended is counted from here. The daemon hears of it from the kernel, or not.
-func (w *world) changed() {
+// moved says that the world is not what it was.
+func (w *world) moved() {
 	w.sight = nil
 	w.quiet = time.Now()
 	w.since = 0
@@ -263,10 +267,19 @@ func (w *world) changed() {
 	}
 }
 
+// changed says that the kernel is not what it was: what a pass over it must have
+// mended is counted from here. The daemon hears of it from the kernel, or not.
+func (w *world) changed() {
+	if w.hand != nil {
+		w.hand.stale, w.hand.pass.disturb = true, true
+	}
+	w.moved()
+}
+
 // look says that the nodes or the peers are not what they were, and tells the
 // daemon.
 func (w *world) look() {
-	w.changed()
+	w.moved()
 	if w.engine != nil {
 		w.engine.Look()
 	}
