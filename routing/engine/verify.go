@@ -77,11 +77,15 @@ func (v *verifier) passed(ops []routing.Op, dumped bool) {
 // verifying looks at the promises whenever there is reason to, until ctx ends.
 func (e *Engine) verifying(ctx context.Context) {
 	suspected := false
+	var next time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.verifier.wake:
+		}
+		if early := time.Until(next); early > 0 && !pause(ctx, early) {
+			return
 		}
 		start := time.Now()
 		st := e.State()
@@ -102,13 +106,33 @@ func (e *Engine) verifying(ctx context.Context) {
 		default:
 			suspected = false
 			found.Sequence = st.Sequence
-			e.verifier.latest.Store(found)
-			e.Look()
+			if news(e.verifier.latest.Swap(found), found) {
+				e.Look()
+			} else {
+				e.reshow(found)
+			}
 		}
-		if !pause(ctx, max(verifyGap, verifyShare*time.Since(start))) {
-			return
-		}
+		next = start.Add(max(verifyGap, verifyShare*time.Since(start)))
 	}
+}
+
+// news reports whether there is something to tell of that was not so before.
+func news(old, found *routing.Verification) bool {
+	return old == nil || !slices.Equal(old.Promises, found.Promises) || old.Router.Proven != found.Router.Proven ||
+		old.Router.Misrouted != found.Router.Misrouted || old.Router.Reason != found.Router.Reason
+}
+
+// reshow puts what was found, and is no news, into the state that is shown. A
+// pass for it would only wake an idle daemon.
+func (e *Engine) reshow(found *routing.Verification) {
+	last := e.shown.Load()
+	if last.state.Verified == nil {
+		return
+	}
+	st := *last.state
+	st.Verified = found
+	// A pass that publishes meanwhile takes the newest by itself.
+	e.shown.CompareAndSwap(last, &published{state: &st, next: last.next})
 }
 
 // faulty reports whether something is found that a second look may disprove.
