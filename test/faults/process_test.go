@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "netclass.dev/proto/netclass/v1"
+	"netclass.dev/routing"
 	"netclass.dev/test/lab"
 )
 
@@ -150,6 +153,48 @@ func TestFileDescriptors(t *testing.T) {
 		c.converge()
 	})
 	c.unchanged("few file descriptors", want)
+
+	c.inject(1, "few file descriptors, and many connections to the BGP port")
+	c.pings(func() {
+		var conns []net.Conn
+		for range 3 * files {
+			_ = c.Node(2).Do(func() error {
+				conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(c.one.Addr(lab.PodNet, routing.IPv4), 179).String(), 50*time.Millisecond)
+				if err == nil {
+					conns = append(conns, conn)
+				}
+				return err
+			})
+		}
+		pid, err := c.d.Speaker()
+		c.must(err)
+		before := c.processorTime(pid)
+		time.Sleep(time.Second)
+		if used := c.processorTime(pid) - before; used > 300*time.Millisecond {
+			c.broken("the speaker uses %v of a second", used)
+		}
+		t.Logf("%d connections", len(conns))
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		c.converge()
+	})
+	c.unchanged("many connections to the BGP port", want)
+}
+
+// processorTime returns what a process has used so far.
+func (c *cluster) processorTime(pid int) time.Duration {
+	c.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	c.must(err)
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	var ticks int
+	for _, f := range fields[11:13] { // utime and stime, in hundredths of a second
+		n, err := strconv.Atoi(f)
+		c.must(err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // TestSpeakerCrashLoop kills the speaker again and again: it is restarted, soon

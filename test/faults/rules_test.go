@@ -109,6 +109,44 @@ func (c *cluster) fight(want []string) {
 	c.t.Logf("%d rules deleted; whole %v after the last", deleted, took.Round(time.Millisecond))
 }
 
+// TestFightFence has another program delete the fence every second: it is put
+// back at once each time, and no default stays behind a fence like that.
+func TestFightFence(t *testing.T) {
+	t.Parallel()
+	c := start(t, 2)
+	want := c.ours()
+	const rounds = 7
+	c.inject(rounds, "another program deletes the fence every second")
+	c.pings(func() {
+		for i := range rounds {
+			var ops []routing.Op
+			for _, r := range c.dump().Routes {
+				if r.Protocol == routing.ProtocolNetclass && r.Table == 47 && r.Metric == routing.MetricFence {
+					ops = append(ops, routing.Op{Verb: routing.Delete, Route: r})
+				}
+			}
+			if errs := c.kernel.Apply(t.Context(), ops); errs != nil {
+				t.Fatal(errs)
+			}
+			took := c.within(repair, "the fence", func() error { return differ(without(want, "default"), without(c.ours(), "default")) })
+			t.Logf("round %d: whole after %v", i, took.Round(time.Millisecond))
+			c.fenced(want, "a fence that is fought over")
+			time.Sleep(time.Second)
+		}
+		c.condition(repair, "route/unreachable 10.244.0.0/16", "Fight", "put back at once")
+		for _, f := range routing.Families {
+			if has(c.dump(), f.Default(), routing.MetricPath) {
+				c.broken("the %s default stands behind a fence that comes and goes", f)
+			}
+		}
+	})
+}
+
+// without returns the lines that do not begin with a word.
+func without(lines []string, word string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.HasPrefix(l, word) })
+}
+
 // rawRule adds a rule with attributes that `ip` may not know.
 func (c *cluster) rawRule(family uint8, priority uint32, attrs ...*nl.RtAttr) {
 	c.t.Helper()
