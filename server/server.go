@@ -98,9 +98,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		grpc.MaxSendMsgSize(maxResponse),
 		grpc.MaxHeaderListSize(16<<10),
 		grpc.MaxConcurrentStreams(maxStreams),
-		// Hundreds of idle watchers are usual, large requests are not.
+		// Hundreds of watchers are usual, large requests are not.
 		grpc.ReadBufferSize(4<<10),
-		grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(handshakeTime),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 10 * time.Second}),

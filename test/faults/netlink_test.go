@@ -149,7 +149,7 @@ func TestFloodingPeer(t *testing.T) {
 	c.inject(1, "a peer floods 100,000 prefixes")
 	c.pings(func() {
 		c.must(os.WriteFile(three.File("bird.conf"), []byte(config+many.String()+peer), 0o644))
-		_, err = bird.Process.Host.Exec(t.Context(), "birdc", "-s", bird.Control, "configure")
+		_, err = bird.Host.Exec(t.Context(), "birdc", "-s", bird.Control, "configure")
 		c.must(err)
 		c.within(20*time.Second, "the end of the session", func() error {
 			out, err := c.d.Ctl(t.Context(), "peers", "k8s-3")

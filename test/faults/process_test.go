@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -209,10 +210,11 @@ func TestSpeakerCrashLoop(t *testing.T) {
 		for range kills {
 			c.within(3*time.Second, "a speaker", c.d.KillSpeaker)
 			c.within(3*time.Second, "its end", func() error {
-				if s, err := c.status(); err != nil || s.Speaker.Restarts == 0 {
-					return fmt.Errorf("%v %v", s, err)
+				s, err := c.status()
+				if err == nil && s.Speaker.Restarts == 0 {
+					err = errors.New("it has not been noticed")
 				}
-				return nil
+				return err
 			})
 			time.Sleep(50 * time.Millisecond)
 		}
