@@ -39,10 +39,7 @@ func flush(cmd *cobra.Command, f *flags) error {
 	}
 	defer lock.Close()
 
-	own, err := owned(cmd, f)
-	if err != nil {
-		return err
-	}
+	own, unknown := owned(cmd, f)
 	k, err := kernel.Open(kernel.Config{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -55,23 +52,24 @@ func flush(cmd *cobra.Command, f *flags) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "flushed %s\n", count(n, "object"))
+	if unknown != nil {
+		return fmt.Errorf("flush: what an older configuration left is not known: %w", unknown)
+	}
 	return nil
 }
 
 // owned returns what the state directory and the configuration name as ours. A
-// configuration that cannot be used does not keep the flush from what is known.
-func owned(cmd *cobra.Command, f *flags) (routing.Ownership, error) {
-	ledger, err := engine.LoadLedger(f.stateDir)
-	if err != nil {
-		return routing.Ownership{}, err
-	}
-	own := routing.Ownership{Protocols: ledger.Protocols, Tables: ledger.Tables, Priorities: ledger.Priorities}
+// configuration or a state that cannot be used does not keep the flush from what
+// is known; the error is the state's.
+func owned(cmd *cobra.Command, f *flags) (own routing.Ownership, unknown error) {
+	ledger, unknown := engine.LoadLedger(f.stateDir)
+	own = routing.Ownership{Protocols: ledger.Protocols, Tables: ledger.Tables, Priorities: ledger.Priorities}
 	config, problems, err := intent.Load(f.config)
 	if err != nil || config == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "netclassd: the configuration is left out of account: %v\n", cmp(err, problems.Errors()))
-		return own, nil
+		return own, unknown
 	}
-	return config.Owns(own), nil
+	return config.Owns(own), unknown
 }
 
 func cmp(err error, problems intent.Problems) error {

@@ -16,10 +16,10 @@ func TestAdopt(t *testing.T) {
 		before func(*lab.BIRD) error // netclassd starts
 		after  func(*lab.BIRD) error
 	}{
-		"BIRD killed before":        {before: func(b *lab.BIRD) error { return b.Kill() }},
-		"BIRD's graceful restart":   {before: gracefulRestart},
-		"BIRD stopped 2 s after":    {after: func(b *lab.BIRD) error { time.Sleep(2 * time.Second); return b.Stop() }},
-		"BIRD stopped 12 s after":   {after: func(b *lab.BIRD) error { time.Sleep(12 * time.Second); return b.Stop() }},
+		"BIRD killed before":       {before: func(b *lab.BIRD) error { return b.Kill() }},
+		"BIRD's graceful restart":  {before: gracefulRestart},
+		"BIRD stopped 2 s after":   {after: func(b *lab.BIRD) error { time.Sleep(2 * time.Second); return b.Stop() }},
+		"BIRD stopped 12 s after":  {after: func(b *lab.BIRD) error { time.Sleep(12 * time.Second); return b.Stop() }},
 		"BIRD killed 300 ms after": {after: func(b *lab.BIRD) error { time.Sleep(300 * time.Millisecond); return b.Kill() }},
 	} {
 		t.Run(name, func(t *testing.T) {
