@@ -25,6 +25,7 @@ import (
 
 // run is the daemon: it wires the rooms together and lives until a signal.
 func run(f flags) error {
+	frugal()
 	config, err := load(f.config)
 	if err != nil {
 		if problems, ok := errors.AsType[intent.Problems](err); ok {

@@ -60,8 +60,8 @@ func (w *world) move(b *testing.B, m *monitor, d *lab.Netclassd, applied uint64,
 		b.Fatal(err)
 	}
 	took := wait(b, m, arrived, d.Process).Sub(begun)
-	pass := waitSynced(b, d).GetPass()
 	pause(b, time.Second) // for what should not come
+	pass := waitSynced(b, d).GetPass()
 	others := 0
 	events := m.heard()
 	for _, e := range events {
