@@ -49,7 +49,7 @@ func (l *lines) add(remote netip.Addr, conn *net.TCPConn) {
 	if l.of == nil {
 		l.of = make(map[netip.Addr][]*net.TCPConn)
 	}
-	open := slices.DeleteFunc(l.of[remote], func(c *net.TCPConn) bool { return c == nil || !isOpen(c) })
+	open := slices.DeleteFunc(l.of[remote], func(c *net.TCPConn) bool { return tcpInfo(c) == nil })
 	l.of[remote] = append(open, conn)
 }
 
@@ -58,7 +58,7 @@ func (l *lines) add(remote netip.Addr, conn *net.TCPConn) {
 func (l *lines) silence(remote netip.Addr) (least time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of[remote] = slices.DeleteFunc(l.of[remote], func(c *net.TCPConn) bool {
+	open := slices.DeleteFunc(l.of[remote], func(c *net.TCPConn) bool {
 		info := tcpInfo(c)
 		if info == nil {
 			return true
@@ -69,13 +69,13 @@ func (l *lines) silence(remote netip.Addr) (least time.Duration, ok bool) {
 		}
 		return false
 	})
-	if len(l.of[remote]) == 0 {
+	if len(open) == 0 {
 		delete(l.of, remote)
+	} else {
+		l.of[remote] = open
 	}
 	return least, ok
 }
-
-func isOpen(c *net.TCPConn) bool { return tcpInfo(c) != nil }
 
 // tcpInfo asks the kernel about a connection; nil when we have closed it.
 func tcpInfo(c *net.TCPConn) (info *unix.TCPInfo) {
