@@ -70,7 +70,7 @@ func (v *View) ask(q routing.Question, f routing.Family) (*routing.Explanation, 
 	}
 	return &routing.Explanation{
 		Flow: routing.Flow{Dst: dst.addr, Src: src.src, IIF: src.iif, Mark: q.Mark},
-		Dst:  dst.what, Src: src.what,
+		Dst:  dst.name(), Src: src.what,
 	}, nil
 }
 
@@ -105,7 +105,7 @@ func (v *View) destination(text string, f routing.Family) (target, string) {
 		return target{}, unknown(text)
 	}
 	if a := n.InternalIP(f); a.IsValid() {
-		return target{what: "node " + n.Name, peer: n.Name, addr: a}, ""
+		return target{what: "node ", peer: n.Name, addr: a}, ""
 	}
 	return target{}, "node " + n.Name + " has no " + f.String() + " InternalIP"
 }

@@ -10,7 +10,7 @@ type promised struct {
 	traffic routing.Traffic
 	family  routing.Family
 	from    source
-	targets []target
+	targets []*target
 	why     string // why there is no flow
 }
 

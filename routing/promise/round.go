@@ -88,7 +88,7 @@ func (v *View) Round(r Round) *Checks {
 			default:
 				continue
 			}
-			c.List = append(c.List, Check{q.flow(n), q.source.what, q.targets[n].what, q.promise, q.targets[n].peer == ""})
+			c.List = append(c.List, Check{q.flow(n), q.source.what, q.targets[n].name(), q.promise, q.targets[n].peer == ""})
 		}
 	}
 	return c
@@ -98,7 +98,7 @@ func (v *View) Round(r Round) *Checks {
 type queue struct {
 	promise int // whose; proofOnly: the router's proof alone
 	source  source
-	targets []target
+	targets []*target
 }
 
 func (q *queue) flow(n int) routing.Flow {
@@ -126,11 +126,12 @@ func (v *View) queues() []queue {
 }
 
 // peerTargets lists the pods and addresses of all peers in one family.
-func (v *View) peerTargets(f routing.Family) []target {
-	var all []target
-	for _, p := range v.places.Of(f) {
-		if p.peer != v.Node {
-			all = append(all, p.target)
+func (v *View) peerTargets(f routing.Family) []*target {
+	places := v.places.Of(f)
+	all := make([]*target, 0, len(places))
+	for i := range places {
+		if p := &places[i]; p.peer != v.Node {
+			all = append(all, &p.target)
 		}
 	}
 	return all

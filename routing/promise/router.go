@@ -179,7 +179,7 @@ func (v *View) strays(f routing.Family, local, arriving []source) []queue {
 	add := func(sources []source, networks []netip.Prefix) {
 		for _, p := range networks {
 			for _, s := range sources {
-				queues = append(queues, queue{proofOnly, s, []target{{what: "no host of " + p.String(), addr: v.stray(p, s)}}})
+				queues = append(queues, queue{proofOnly, s, []*target{{what: "no host of " + p.String(), addr: v.stray(p, s)}}})
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func (v *View) strays(f routing.Family, local, arriving []source) []queue {
 	add(arriving, fenced)
 	for _, t := range v.suspects(guarded) {
 		for _, s := range everybody {
-			queues = append(queues, queue{proofOnly, s, []target{t}})
+			queues = append(queues, queue{proofOnly, s, []*target{t}})
 		}
 	}
 	return queues
@@ -219,17 +219,20 @@ const maxSuspects = 32
 
 // suspects lists an address of every route that leads into one of the networks
 // by a router, whether anybody is there or not.
-func (v *View) suspects(networks []netip.Prefix) []target {
-	var all []target
+func (v *View) suspects(networks []netip.Prefix) []*target {
+	var all []*target
 	for i := range v.Kernel.Routes {
 		r := &v.Kernel.Routes[i]
+		if v.nodes[r.Via] != "" && !v.gateways[r.Via] {
+			continue // as nearly all
+		}
 		if r.Type != routing.Unicast || len(all) == maxSuspects || !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return covers(n, r.Dst) }) {
 			continue
 		}
 		a := v.host(r.Dst)
 		answer := routing.Answer{Outcome: routing.OutcomeForward, Link: r.Link, Via: r.Via}
 		if v.router(routing.Flow{Dst: a}, answer, &fib.Result{Action: fib.Forward, Route: *r}) != "" {
-			all = append(all, target{what: "a host of " + r.Dst.String(), addr: a})
+			all = append(all, &target{what: "a host of " + r.Dst.String(), addr: a})
 		}
 	}
 	return all

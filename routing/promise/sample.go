@@ -16,12 +16,14 @@ type source struct {
 	iif  string     // empty: made by the node itself
 }
 
-// target is where a packet goes.
+// target is where a packet goes. Large clusters have many.
 type target struct {
-	what string // "pod of k8s-2"
-	peer string // the node that has it; empty: none
+	what string // "pod of "
+	peer string // the node that has it, which ends its name; empty: none
 	addr netip.Addr
 }
+
+func (t *target) name() string { return t.what + t.peer }
 
 // pod returns the node's own pod as a source, or why there is none.
 func (v *View) pod(f routing.Family) (source, string) {
@@ -104,24 +106,24 @@ func (v *View) local(a netip.Addr) source {
 
 // targets lists destinations in a named network of one family: the pods and
 // addresses of peers, or where no node has any of it, one address of it.
-func (v *View) targets(network string, f routing.Family) (targets []target, why string) {
+func (v *View) targets(network string, f routing.Family) (targets []*target, why string) {
 	if network == routing.World {
 		a, ok := v.world(f)
 		if !ok {
 			return nil, "every sample of the world is in a network of the cluster"
 		}
-		return []target{{what: "the world", addr: a}}, ""
+		return []*target{{what: "the world", addr: a}}, ""
 	}
 	prefixes := v.network(network, f)
 	targets = v.among(prefixes)
-	peers := slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return t.peer == v.Node })
-	switch {
-	case len(peers) > 0:
-		return peers, ""
+	known := len(targets) > 0
+	switch targets = slices.DeleteFunc(targets, func(t *target) bool { return t.peer == v.Node }); {
 	case len(targets) > 0:
+		return targets, ""
+	case known:
 		return nil, "no other node has an address in " + network
 	}
-	return []target{{what: "an address of " + network, addr: v.host(prefixes[0])}}, ""
+	return []*target{{what: "an address of " + network, addr: v.host(prefixes[0])}}, ""
 }
 
 // place is a pod or an address of a node, with what is the node's there.
@@ -132,11 +134,14 @@ type place struct {
 
 // findPlaces lists the pods and addresses of all nodes, this one's too.
 func (v *View) findPlaces() {
+	for _, f := range routing.Families {
+		v.places.Set(f, make([]place, 0, 3*len(v.Inventory.Nodes))) // as a rule
+	}
 	for i := range v.Inventory.Nodes {
 		n := &v.Inventory.Nodes[i]
 		add := func(what string, a netip.Addr, p netip.Prefix) {
 			f := routing.FamilyOf(a)
-			v.places.Set(f, append(v.places.Of(f), place{target{what + n.Name, n.Name, a}, p}))
+			v.places.Set(f, append(v.places.Of(f), place{target{what, n.Name, a}, p}))
 		}
 		for _, c := range n.PodCIDRs {
 			add("pod of ", v.host(c), c)
@@ -148,12 +153,13 @@ func (v *View) findPlaces() {
 }
 
 // among lists the pods and addresses of nodes in prefixes of one family.
-func (v *View) among(prefixes []netip.Prefix) []target {
-	var all []target
+func (v *View) among(prefixes []netip.Prefix) []*target {
+	var all []*target
 	if len(prefixes) > 0 {
-		for _, p := range v.places.Of(routing.FamilyOf(prefixes[0].Addr())) {
-			if slices.ContainsFunc(prefixes, p.prefix.Overlaps) {
-				all = append(all, p.target)
+		places := v.places.Of(routing.FamilyOf(prefixes[0].Addr()))
+		for i := range places {
+			if p := &places[i]; slices.ContainsFunc(prefixes, p.prefix.Overlaps) {
+				all = append(all, &p.target)
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func New(in Inputs) *View {
 		Inputs: in,
 		self:   in.Inventory.Node(in.Node),
 		links:  make(map[string]*routing.Link, len(in.Kernel.Links)),
-		own:    map[netip.Addr]bool{}, nodes: map[netip.Addr]string{},
+		own:    map[netip.Addr]bool{}, nodes: make(map[netip.Addr]string, 4*len(in.Inventory.Nodes)),
 		gateways: map[netip.Addr]bool{}, others: map[netip.Addr]bool{},
 		fib: fib.New(in.Kernel),
 	}
@@ -81,7 +81,7 @@ func New(in Inputs) *View {
 // system's own, and nothing that others have put beside it: their rules, and
 // their routes in tables of ours.
 func planned(in Inputs) *routing.Kernel {
-	k := &routing.Kernel{Links: in.Kernel.Links}
+	k := &routing.Kernel{Links: in.Kernel.Links, Routes: make([]routing.Route, 0, len(in.Kernel.Routes))}
 	for _, r := range in.Kernel.Rules {
 		system := r.Table == routing.LocalID || r.Table == routing.MainID || r.Table == routing.DefaultID
 		if system && r.Action == routing.ActionLookup && !r.From.IsValid() && !r.To.IsValid() && r.IIF == "" && r.OIF == "" &&
