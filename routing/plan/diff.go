@@ -29,6 +29,7 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 	)
 	state := make([]uint8, len(p.Routes))
 	found, twins := 0, false
+	opens := opening(p, k)
 	for i := range k.Routes {
 		r := &k.Routes[i]
 		if !p.Own.HasRoute(r) {
@@ -48,7 +49,7 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 		case ok:
 			state[at] = max(state[at], stale)
 		case p.Hold == "" || slices.Contains(p.Unsafe, r.Key()):
-			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RouteStage(*r)), Verb: routing.Delete, Route: r.Wanted()})
+			ops = append(ops, routing.Op{Stage: dropStage(p, r, opens), Verb: routing.Delete, Route: r.Wanted()})
 		}
 	}
 	ops = slices.Grow(ops, len(p.Routes)-found)
@@ -65,6 +66,36 @@ func diffRoutes(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.
 		return ops
 	}
 	return dropTwins(ops, p, k, wanted, func(at int) bool { return state[at] == present })
+}
+
+// opening returns the tables that no rule leads to yet, but one is about to.
+func opening(p *routing.Plan, k *routing.Kernel) map[routing.TableID]bool {
+	opens := make(map[routing.TableID]bool)
+	for _, r := range p.Rules {
+		if r.Action == routing.ActionLookup {
+			opens[r.Table] = true
+		}
+	}
+	for _, r := range k.Rules {
+		if r.Action == routing.ActionLookup {
+			delete(opens, r.Table)
+		}
+	}
+	return opens
+}
+
+// dropStage is when a route is deleted: after everything new is in; but where no
+// packet comes along yet, before the first does. What is to go could stop it, as a
+// fence that the configuration no longer asks for. The default goes before all
+// others all the same.
+func dropStage(p *routing.Plan, r *routing.Route, opens map[routing.TableID]bool) routing.Stage {
+	switch {
+	case !opens[r.Table] || p.Own.Adopts(r):
+		return routing.DropStage(routing.RouteStage(*r))
+	case r.Dst.Bits() == 0:
+		return routing.StageGuard
+	}
+	return routing.StagePeers
 }
 
 // dropTwins deletes what stands beside a route that is as it should be: IPv6

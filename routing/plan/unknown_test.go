@@ -39,3 +39,33 @@ func TestRulesWaitForNodes(t *testing.T) {
 		})
 	}
 }
+
+// TestOldRoutesGoBeforeRulesCome: what an older configuration left in a table does
+// not stop the first packets that a rule leads there.
+func TestOldRoutesGoBeforeRulesCome(t *testing.T) {
+	old := []routing.Route{
+		{Table: 47, Dst: prefixes("10.99.0.0/16")[0], Metric: routing.MetricFence, Type: routing.Unreachable, Protocol: routing.ProtocolNetclass},
+		{Table: 47, Dst: routing.IPv4.Default(), Metric: 77, Via: addr("10.47.0.253"), Link: "ingress0", Protocol: routing.ProtocolNetclass},
+	}
+	place := func(w *world, what string) (at routing.Stage) {
+		for _, op := range planOps(w.make(), w) {
+			if strings.Contains(op.String(), what) {
+				return op.Stage
+			}
+		}
+		t.Errorf("no op %q", what)
+		return 0
+	}
+	w := seed()
+	w.addRoutes(old...)
+	rule := place(w, "add rule 1001")
+	if fence, def := place(w, "delete route unreachable 10.99.0.0/16"), place(w, "delete route default via 10.47.0.253"); def >= fence || fence >= rule {
+		t.Errorf("the default goes in %q, the fence in %q, the rule comes in %q", def, fence, rule)
+	}
+	// Where packets come along already, what is new is in first.
+	w.settle()
+	w.addRoutes(old...)
+	if at := place(w, "delete route unreachable 10.99.0.0/16"); at != routing.StageDropFence {
+		t.Errorf("the fence goes in %q", at)
+	}
+}
