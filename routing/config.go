@@ -265,6 +265,36 @@ func (c *Cluster) Address(link string) (PerFamily[AddressRef], bool) {
 	return PerFamily[AddressRef]{}, false
 }
 
+// Annotations returns the annotations of nodes that the configuration reads, by
+// name.
+func (c *Config) Annotations() []string {
+	var keys []string
+	add := func(refs PerFamily[AddressRef]) {
+		for _, f := range Families {
+			if key := refs.Of(f).Annotation; key != "" {
+				keys = append(keys, key)
+			}
+		}
+	}
+	if c.Cluster != nil {
+		for _, a := range c.Cluster.Addresses {
+			add(a.Ref)
+		}
+	}
+	for i := range c.Tables {
+		if d := c.Tables[i].Routes.Default; d != nil {
+			add(d.Gateway)
+		}
+	}
+	if c.BGP != nil {
+		for i := range c.BGP.Upstreams {
+			add(c.BGP.Upstreams[i].Address)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
 // LinkAddress says where a node's address on a class link is found.
 type LinkAddress struct {
 	Link string

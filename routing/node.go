@@ -1,6 +1,9 @@
 package routing
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Node is what the inventory knows of one node.
 type Node struct {
@@ -27,7 +30,14 @@ type Inventory struct {
 	Synced bool   // it has been read whole at least once
 	Source string // for people: "nodes file /etc/netclassd/nodes.yaml"
 	Stale  string // why the newest read failed, when these are older nodes
+	// AsOf is when the source last stood by these nodes, where they are older
+	// ones: from the copy on disk, or of a server that is away. Zero: now.
+	AsOf time.Time
 }
+
+// Known reports whether there is anything to go by: the source has been read, or
+// the copy on disk stands in for it until then. Only the former says what is gone.
+func (i *Inventory) Known() bool { return i.Synced || len(i.Nodes) > 0 && !i.AsOf.IsZero() }
 
 // Node returns the node of that name, or nil.
 func (i *Inventory) Node(name string) *Node {

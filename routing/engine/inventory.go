@@ -22,7 +22,9 @@ func (e *Engine) keepGood(cfg *routing.Config, self string, fresh *routing.Inven
 	if !fresh.Synced {
 		// A source that has not been read yet says nothing of the nodes that
 		// another has told of: their sessions and paths stay.
-		kept.Nodes = last.Nodes
+		if len(last.Nodes) > 0 {
+			kept.Nodes = last.Nodes
+		}
 		return &kept
 	}
 	kept.Nodes = slices.Clone(fresh.Nodes)

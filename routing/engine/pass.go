@@ -213,7 +213,7 @@ func (e *Engine) withdraw(ctx context.Context, p *routing.Plan, ops []routing.Op
 // alone tells the peers that we have restarted and kept our routes, so that it
 // has to name them; once their restart time is over it makes no difference.
 func (e *Engine) firstOrderWaits(cfg *routing.Config) time.Duration {
-	if e.spoke || !e.ledger.adopted || e.inventory.Synced || cfg.BGP == nil {
+	if e.spoke || !e.ledger.adopted || e.inventory.Known() || cfg.BGP == nil {
 		return 0
 	}
 	return cfg.BGP.GracefulRestart - time.Since(e.started)

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"netclass.dev/routing"
 )
@@ -117,16 +118,31 @@ func (m *maker) hold() {
 		return
 	}
 	switch inv := m.in.Inventory; {
+	case !inv.Synced && inv.Known():
+		m.plan.Hold = "the inventory has not been read yet; a copy stands in for it"
+		m.condition("inventory", "NotSynced", "%d nodes are known from a copy of %s%s: nothing is deleted",
+			len(inv.Nodes), inv.AsOf.UTC().Format(time.RFC3339), because(inv.Stale))
 	case !inv.Synced:
 		m.plan.Hold = "the inventory has not been read yet"
 		m.condition("inventory", "NotSynced", "no nodes are known yet%s: nothing is deleted", because(inv.Stale))
 	case m.self == nil:
 		m.plan.Hold = fmt.Sprintf("node %q is not in the inventory", m.in.Node)
-		m.condition("inventory", "OwnNodeMissing", "node %q is not in %s: nothing is deleted, and what it had stays", m.in.Node, inv.Source)
+		m.condition("inventory", "OwnNodeMissing", "node %q is not in %s%s: nothing is deleted, and what it had stays", m.in.Node, inv.Source, m.namesake())
 	}
 	if m.in.Inventory.Synced && m.in.Inventory.Stale != "" {
 		m.condition("inventory", "Stale", "the last good copy is in use: %s", m.in.Inventory.Stale)
 	}
+}
+
+// namesake names the node that this one is most likely meant to be: names are
+// compared exactly.
+func (m *maker) namesake() string {
+	for i := range m.nodes {
+		if name := m.nodes[i].Name; strings.EqualFold(name, m.in.Node) {
+			return fmt.Sprintf(" (there is %q, which differs in upper and lower case: set `node: %s`)", name, name)
+		}
+	}
+	return ""
 }
 
 func because(why string) string {

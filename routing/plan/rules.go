@@ -59,7 +59,7 @@ func (m *maker) selector(name string, f routing.Family) []netip.Prefix {
 // network until then would be cut off from each other. A rule that is in stays
 // in.
 func (m *maker) ruleWaits(r routing.Rule) string {
-	if m.plan.Hold == "" {
+	if m.plan.Hold == "" || m.in.Inventory.Known() && m.self != nil {
 		return ""
 	}
 	r.Protocol = m.cfg.Daemon.Protocol
