@@ -106,6 +106,9 @@ func (k *Kernel) check(r routing.Route) error {
 	if !l.Up {
 		return unix.ENETDOWN
 	}
+	if !v4 && l.NoIPv6 {
+		return unix.EACCES
+	}
 	if r.Src.IsValid() && !k.isLocal(r.Src) {
 		return unix.EINVAL
 	}

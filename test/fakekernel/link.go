@@ -98,7 +98,7 @@ func (k *Kernel) AddAddr(link string, p netip.Prefix) error {
 }
 
 func (k *Kernel) addAddr(l *routing.Link, p netip.Prefix) {
-	if slices.ContainsFunc(l.Addrs, func(a routing.LinkAddr) bool { return a.Prefix == p }) {
+	if l.NoIPv6 && p.Addr().Is6() || slices.ContainsFunc(l.Addrs, func(a routing.LinkAddr) bool { return a.Prefix == p }) {
 		return
 	}
 	secondary := p.Addr().Is4() && slices.ContainsFunc(l.Addrs, func(a routing.LinkAddr) bool {

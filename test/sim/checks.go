@@ -232,7 +232,7 @@ func (w *world) expect(k *routing.Kernel, f routing.Family, dst netip.Addr) []st
 			continue
 		}
 		if n.Name == self {
-			if l := k.Link("cilium_host"); l != nil && l.Up {
+			if l := k.Link("cilium_host"); l != nil && l.Up && !(l.NoIPv6 && f == routing.IPv6) {
 				return []string{"by cilium_host"}
 			}
 			return nil // a throw: main, or for eBPF nothing

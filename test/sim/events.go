@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ type event struct {
 
 var events = []event{
 	{6, (*world).linkDown}, {4, (*world).linkUp}, {4, (*world).linkFlap}, {3, (*world).carrier}, {3, (*world).linkGone}, {1, (*world).linkRenamed},
-	{2, (*world).loopback}, {4, (*world).address}, {2, (*world).tentative}, {3, (*world).renumbered},
+	{2, (*world).loopback}, {2, (*world).ipv6}, {1, (*world).diskFull}, {4, (*world).address}, {2, (*world).tentative}, {3, (*world).renumbered},
 	{5, (*world).peerEnds}, {4, (*world).peerReturns}, {3, (*world).peerSays}, {2, (*world).speakerDies},
 	{4, (*world).nodeChanges}, {1, (*world).nodesVanish}, {8, (*world).nodesSync}, {2, (*world).annotation},
 	{6, (*world).meddle}, {2, (*world).stands}, {2, (*world).refuses}, {2, (*world).opFails}, {2, (*world).dumpFails}, {1, (*world).goesDeaf}, {1, (*world).goesBlind}, {1, (*world).fight},
@@ -150,6 +151,38 @@ func (w *world) loopback() {
 	w.note("lo up: %v", !l.Up)
 	w.must(w.kernel.SetUp("lo", !l.Up))
 	w.changed()
+}
+
+// ipv6 switches IPv6 off on a link, or on again.
+func (w *world) ipv6() {
+	name := "lo"
+	if w.pick(2) == 0 {
+		name = w.someLink()
+	}
+	l := w.kernel.Link(name)
+	if l == nil {
+		return
+	}
+	w.note("IPv6 of %s: %v", name, l.NoIPv6)
+	w.must(w.kernel.SetNoIPv6(name, !l.NoIPv6))
+	if l.NoIPv6 {
+		w.static(name)
+	}
+	w.changed()
+}
+
+// diskFull keeps the daemon from writing its state, or lets it again.
+func (w *world) diskFull() {
+	if w.shifted {
+		return // an old configuration must not be forgotten here
+	}
+	if w.full = !w.full; w.full {
+		w.note("the state directory cannot be written")
+		w.must(os.Mkdir(w.ledgerFile()+".new", 0o700))
+	} else {
+		w.note("the state directory can be written")
+		w.must(os.Remove(w.ledgerFile() + ".new"))
+	}
 }
 
 // address takes an address away or gives it back.
@@ -616,6 +649,9 @@ func (w *world) reload() {
 		if !slices.ContainsFunc(chosen, func(o variant) bool { return o.old == v.old || clash(o, v) }) {
 			chosen = append(chosen, v)
 		}
+	}
+	if w.full {
+		w.diskFull()
 	}
 	w.note("reload: %s", names(chosen))
 	w.shifted = true

@@ -132,7 +132,9 @@ func (h *hand) one(ctx context.Context, op routing.Op) error {
 	}
 	h.before(op)
 	before := w.seeBoth()
-	h.follow(op)
+	if h.pass.ways[way0(op)] == nil {
+		h.follow(op, fib.New(w.kernel.Picture()))
+	}
 	errs := w.kernel.Apply(context.WithoutCancel(ctx), []routing.Op{op})
 	if errs != nil {
 		if w.trace {
@@ -142,7 +144,6 @@ func (h *hand) one(ctx context.Context, op routing.Op) error {
 		return errs[0]
 	}
 	h.picture = h.picture.After([]routing.Op{op})
-	h.follow(op)
 	h.after(op, before)
 	return nil
 }
@@ -156,11 +157,10 @@ func (h *hand) refuse(op routing.Op) {
 }
 
 // follow notes where packets of pods go, before and after each change.
-func (h *hand) follow(op routing.Op) {
+func (h *hand) follow(op routing.Op, index *fib.FIB) {
 	if op.Verb == routing.Add && !op.IsRule() && op.Route.Metric == routing.MetricFence {
 		h.pass.disturb = true // a table is built: what main carried stops until its way is in
 	}
-	index := fib.New(h.w.kernel.Picture())
 	pod := flows(op.Family())[0]
 	for _, dst := range h.w.destinations(op.Family()) {
 		pod.Dst = dst
@@ -175,6 +175,13 @@ func (h *hand) follow(op routing.Op) {
 			known.lost = op.String()
 		}
 	}
+}
+
+// way0 is the first flow that is followed in the family of a change.
+func way0(op routing.Op) fib.Flow {
+	pod := flows(op.Family())[0]
+	pod.Dst = fixed(op.Family())[0]
+	return pod
 }
 
 // gapless demands of the pass that is over that packets that had a way before it

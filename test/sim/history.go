@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -41,6 +40,7 @@ func Run(t *testing.T, seed uint64, o Options) (out Outcome) {
 		}
 	})
 	_ = os.Remove(o.Dir + "/ledger.json")
+	_ = os.Remove(o.Dir + "/ledger.json.new")
 	return out
 }
 
@@ -111,8 +111,12 @@ func (w *world) while() time.Duration {
 // pass lets time pass, looking at the world from time to time, and starts the
 // next daemon when this one was killed.
 func (w *world) pass(d time.Duration) {
+	often, steps := 900*time.Millisecond, 0
 	for d >= 0 && len(w.found) == 0 {
-		step := min(max(d, time.Millisecond), 900*time.Millisecond)
+		step := min(max(d, time.Millisecond), often)
+		if steps++; steps == 6 {
+			often *= 4
+		}
 		w.wait(step)
 		d -= step
 		if d == 0 {
@@ -140,6 +144,7 @@ func (w *world) end(policy routing.ExitPolicy) {
 	w.mu.Unlock()
 	<-done
 	w.mu.Lock()
+	h.pass.disturb = true // the pass under way was cut off
 	h.newPass()
 	h.flush = policy == routing.ExitFlush
 	begun := w.opCount
@@ -198,7 +203,7 @@ func (w *world) rest() {
 // quietRestart is a restart in which nothing is to change, provided that the
 // world has come to rest.
 func (w *world) quietRestart() {
-	if w.config.BGP.GracefulRestart == 0 || w.trap != nil || !w.listed.Synced || w.listed.Node(self) == nil || w.contested || w.broken() ||
+	if w.full || w.config.BGP.GracefulRestart == 0 || w.trap != nil || !w.listed.Synced || w.listed.Node(self) == nil || w.contested || w.broken() ||
 		!w.addressUsable("ingress0", addr("10.47.0.1")) || !w.addressUsable("ingress0", addr("fd00:47::1")) { // remembered by a running daemon only
 		return
 	}
@@ -257,7 +262,6 @@ func (w *world) addressed() bool {
 
 func (w *world) loseState() {
 	_ = os.Remove(w.ledgerFile())
-	w.memory = map[string][]netip.Prefix{}
 }
 
 // heal makes the cluster healthy and demands that every class is on its link.
@@ -266,6 +270,10 @@ func (w *world) heal() {
 	k := w.kernel.Picture()
 	if !k.Link("lo").Up {
 		w.must(w.kernel.SetUp("lo", true))
+	}
+	w.must(w.kernel.SetNoIPv6("lo", false))
+	if w.full {
+		w.diskFull()
 	}
 	for _, l := range k.Links {
 		if strings.HasPrefix(l.Name, "old-") {
@@ -278,6 +286,7 @@ func (w *world) heal() {
 			w.makeLink(h)
 		default:
 			w.must(w.kernel.SetUp(h.name, true))
+			w.must(w.kernel.SetNoIPv6(h.name, false))
 			w.must(w.kernel.SetCarrier(h.name, true))
 		}
 		for _, a := range w.kernel.Link(h.name).Addrs {

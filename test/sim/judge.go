@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/fib"
 )
 
 const ours = routing.ProtocolNetclass
@@ -128,6 +129,8 @@ func (h *hand) after(op routing.Op, before *sight) {
 	w := h.w
 	f := op.Family()
 	now := w.kernel.Picture()
+	index := fib.New(now)
+	h.follow(op, index)
 	if !slices.Equal(before.foreignRoutes, foreignRoutes(now)) || !slices.Equal(before.foreignRules, foreignRules(now)) {
 		w.violated(4, "%s changed what is not ours", op)
 	}
@@ -140,7 +143,7 @@ func (h *hand) after(op routing.Op, before *sight) {
 		}
 	}
 	was := before.wrongs.Of(f)
-	is := w.wrongs(now, f)
+	is := w.wrongs(now, index, f)
 	for x, route := range is {
 		if _, old := was[x]; old {
 			continue
@@ -153,7 +156,7 @@ func (h *hand) after(op routing.Op, before *sight) {
 		}
 		// What the world took meanwhile, unknown to the daemon, is no fault of
 		// its change.
-		if _, guilty := w.wrongs(h.picture, f)[x]; !guilty {
+		if _, guilty := w.wrongs(h.picture, fib.New(h.picture), f)[x]; !guilty {
 			continue
 		}
 		w.violated(x.inv, "after %s: %s by %s", op, x, route)

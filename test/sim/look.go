@@ -47,18 +47,23 @@ func flowText(f fib.Flow) string {
 // flows are packets of every class and origin, without their destination.
 func flows(f routing.Family) []fib.Flow {
 	if f == routing.IPv4 {
-		return []fib.Flow{
-			{Src: addr("10.244.1.7"), IIF: "cilium_host"}, // a pod
-			{Src: addr("10.47.64.9"), IIF: "cilium_host"}, // a reply from a VIP
-			{},                        // a socket of the node's before its source is chosen
-			{Src: addr("10.46.0.1")},  // the node
-			{Src: addr("10.40.0.1")},  // the node, to the world
-			{Src: addr("10.244.1.1")}, // the CNI's own address
-			{Src: addr("192.0.2.9"), IIF: "ingress0"},
-			{Src: addr("10.46.0.2"), IIF: "node0"},
-		}
+		return flows4
 	}
-	return []fib.Flow{
+	return flows6
+}
+
+var (
+	flows4 = []fib.Flow{
+		{Src: addr("10.244.1.7"), IIF: "cilium_host"}, // a pod
+		{Src: addr("10.47.64.9"), IIF: "cilium_host"}, // a reply from a VIP
+		{},                        // a socket of the node's before its source is chosen
+		{Src: addr("10.46.0.1")},  // the node
+		{Src: addr("10.40.0.1")},  // the node, to the world
+		{Src: addr("10.244.1.1")}, // the CNI's own address
+		{Src: addr("192.0.2.9"), IIF: "ingress0"},
+		{Src: addr("10.46.0.2"), IIF: "node0"},
+	}
+	flows6 = []fib.Flow{
 		{Src: addr("fd00:10:244:1::7"), IIF: "cilium_host"},
 		{Src: addr("fd00:47:64::9"), IIF: "cilium_host"},
 		{},
@@ -68,26 +73,36 @@ func flows(f routing.Family) []fib.Flow {
 		{Src: addr("2001:db8::9"), IIF: "ingress0"},
 		{Src: addr("fd00:46::2"), IIF: "node0"},
 	}
+)
+
+// fixed are addresses in every network that matters, used and unused.
+func fixed(f routing.Family) []netip.Addr {
+	if f == routing.IPv4 {
+		return fixed4
+	}
+	return fixed6
 }
 
-// destinations are addresses in every network that matters, used and unused.
+var (
+	fixed4 = addrs("10.244.9.5", "10.244.77.5", "10.46.0.2", "10.46.0.99", "10.48.0.2", "10.48.0.99",
+		"10.49.0.2", "10.96.0.10", "10.47.64.9", "10.40.0.2", "10.47.0.9", "192.0.2.1")
+	fixed6 = addrs("fd00:10:244:9::5", "fd00:10:244:77::5", "fd00:46::2", "fd00:46::99", "fd00:48::2", "fd00:48::99",
+		"fd00:49::2", "fd00:10:96::10", "fd00:47:64::9", "fd00:40::2", "fd00:47::9", "2001:db8::1")
+)
+
+func addrs(texts ...string) (as []netip.Addr) {
+	for _, t := range texts {
+		as = append(as, addr(t))
+	}
+	return as
+}
+
+// destinations are those, and a pod of every node.
 func (w *world) destinations(f routing.Family) []netip.Addr {
-	if f == routing.IPv4 {
-		ds := []netip.Addr{
-			addr("10.244.9.5"), addr("10.244.77.5"), addr("10.46.0.2"), addr("10.46.0.99"), addr("10.48.0.2"), addr("10.48.0.99"),
-			addr("10.49.0.2"), addr("10.96.0.10"), addr("10.47.64.9"), addr("10.40.0.2"), addr("10.47.0.9"), addr("192.0.2.1"),
-		}
-		for n := 1; n <= w.highest; n++ {
-			ds = append(ds, addr(fmt.Sprintf("10.244.%d.5", n)))
-		}
-		return ds
-	}
-	ds := []netip.Addr{
-		addr("fd00:10:244:9::5"), addr("fd00:10:244:77::5"), addr("fd00:46::2"), addr("fd00:46::99"), addr("fd00:48::2"), addr("fd00:48::99"),
-		addr("fd00:49::2"), addr("fd00:10:96::10"), addr("fd00:47:64::9"), addr("fd00:40::2"), addr("fd00:47::9"), addr("2001:db8::1"),
-	}
+	ds := slices.Clone(fixed(f))
 	for n := 1; n <= w.highest; n++ {
-		ds = append(ds, addr(fmt.Sprintf("fd00:10:244:%d::5", n)))
+		c := podCIDRs(n)[f/routing.IPv6]
+		ds = append(ds, c.Addr().Next().Next().Next().Next().Next())
 	}
 	return ds
 }
@@ -195,7 +210,7 @@ func (w *world) remember(k *routing.Kernel) {
 
 // wrongs lists how a picture breaks invariants 1 to 3 in one family, each with
 // the route that does.
-func (w *world) wrongs(k *routing.Kernel, f routing.Family) map[wrong]routing.Route {
+func (w *world) wrongs(k *routing.Kernel, index *fib.FIB, f routing.Family) map[wrong]routing.Route {
 	bad := map[wrong]routing.Route{}
 	guard, fences := w.demands(k, f)
 	for id, nets := range fences {
@@ -209,7 +224,6 @@ func (w *world) wrongs(k *routing.Kernel, f routing.Family) map[wrong]routing.Ro
 		}
 	}
 	bare := w.bareAnswers(f)
-	index := fib.New(k)
 	asRules := w.inForce.Guard != nil && w.inForce.Guard.AsRules
 	n := 0
 	for _, flow := range flows(f) {
@@ -290,8 +304,9 @@ func (w *world) seeBoth() *sight {
 	k := w.kernel.Picture()
 	w.bare = [7][]answer{}
 	s := &sight{foreignRoutes: foreignRoutes(k), foreignRules: foreignRules(k)}
+	index := fib.New(k)
 	for _, f := range routing.Families {
-		s.wrongs.Set(f, w.wrongs(k, f))
+		s.wrongs.Set(f, w.wrongs(k, index, f))
 	}
 	w.sight = s
 	return s

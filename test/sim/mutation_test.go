@@ -56,12 +56,12 @@ var mutations = []mutation{
 		{"routing/plan/plan.go", "if at, taken := m.foreign[k]; taken {", "if at, taken := m.foreign[k]; taken && at < 0 {"},
 		{"routing/plan/diff.go", "Verb: routing.Add, Route: r}", "Verb: routing.Replace, Route: r}"}}},
 	{"routes are taken to be there because the links are as they were", []edit{{"routing/engine/pass.go",
-		"\te.kernel, e.dumpedAt = k, e.triedAt\n", `	if e.kernel != nil && slices.EqualFunc(e.kernel.Links, k.Links, func(a, b routing.Link) bool {
+		"k, err := e.opt.Kernel.Dump(ctx)\n", `k, err := e.opt.Kernel.Dump(ctx)
+	if err == nil && e.kernel != nil && slices.EqualFunc(e.kernel.Links, k.Links, func(a, b routing.Link) bool {
 		return a.Name == b.Name && a.Up == b.Up && a.Carrier == b.Carrier && slices.Equal(a.Addrs, b.Addrs)
 	}) {
 		k = e.kernel
 	}
-	e.kernel, e.dumpedAt = k, e.triedAt
 `}}},
 	{"tentative addresses are used", []edit{{"routing/plan/links.go",
 		"case a.Tentative:", "case a.Tentative && a.DADFailed:"}}},

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"flag"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,7 @@ func report(t *testing.T, out sim.Outcome) {
 // TestHistories plays random histories and checks the invariants at every step.
 func TestHistories(t *testing.T) {
 	text := example(t)
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // pictures of the kernel, many and short-lived
 	if *seed != 0 {
 		out := sim.Run(t, *seed, sim.Options{Example: text, Dir: t.TempDir(), Trace: *trace})
 		report(t, out)

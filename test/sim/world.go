@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -52,6 +53,7 @@ type world struct {
 	deaf      bool
 	unwatched bool                      // the daemon cannot subscribe
 	watched   bool                      // it has subscribed
+	full      bool                      // the state cannot be saved
 	trap      func(op routing.Op) error // before the op that trapIn counts down to
 	trapIn    int
 
@@ -215,6 +217,7 @@ func (w *world) start() {
 	w.hand.newPass()
 	w.speaker = &speaker{w: w, sessions: map[routing.SessionKey]*session{}}
 	h := w.hand
+	w.recall()
 	w.engine = engine.New(engine.Options{
 		Kernel: w.hand, Speaker: w.speaker, Inventory: h.inventory,
 		Node:     h.node,
@@ -226,6 +229,24 @@ func (w *world) start() {
 	w.since, w.watched = 0, false
 	e, done := w.engine, w.done
 	go func() { defer close(done); e.Run(ctx) }()
+}
+
+// recall brings what is known of the class links' networks to what the state
+// directory says, which is all that the next daemon knows of them.
+func (w *world) recall() {
+	w.memory = map[string][]netip.Prefix{}
+	var saved struct {
+		Links map[string][]netip.Prefix `json:"links"`
+	}
+	if text, err := os.ReadFile(w.ledgerFile()); err == nil {
+		w.must(json.Unmarshal(text, &saved))
+	}
+	for _, link := range w.gatewayless() {
+		if known := saved.Links[link]; len(known) > 0 {
+			w.memory[link] = known
+		}
+	}
+	w.sight = nil
 }
 
 // die ends the daemon between two instructions: nothing it does from now on has
