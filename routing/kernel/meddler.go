@@ -19,16 +19,16 @@ import (
 // as events tell: each carries the netlink port of its cause, 0 for the kernel
 // itself.
 type meddler struct {
-	mu   sync.Mutex
-	port uint32
-	at   time.Time
-	name string    // of port; empty: it cannot be seen
-	read time.Time // when the name was looked up
+	mu    sync.Mutex
+	port  uint32 // 0: it is not known whose change it was
+	at    time.Time
+	name  string    // of port; empty: it cannot be seen, or not yet
+	asked time.Time // when a name was last looked for
 }
 
-// nameGap is the least time between two looks at who it is; a flood of events
-// must not become a flood of looks.
-const nameGap = 100 * time.Millisecond
+// nameGap is the least time between two looks for a name, which on a large
+// machine go through very many files.
+const nameGap = time.Second
 
 // Meddler says which other program has last changed a rule or a route with one
 // of our protocol numbers, as "name (pid n)", and when. Programs that have
@@ -49,8 +49,23 @@ func (k *Kernel) noteMeddler(m message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.at = time.Now()
-	if d.port != m.port && d.at.Sub(d.read) >= nameGap {
-		d.port, d.name, d.read = m.port, portHolder(m.port), d.at
+	switch {
+	case d.port == m.port:
+	case d.at.Sub(d.asked) < nameGap:
+		d.port, d.name = 0, ""
+	default:
+		d.port, d.name, d.asked = m.port, "", d.at
+		go d.find(m.port) // events must not wait for it
+	}
+}
+
+// find looks for the name of whoever has a port.
+func (d *meddler) find(port uint32) {
+	name := portHolder(port)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.port == port {
+		d.name = name
 	}
 }
 

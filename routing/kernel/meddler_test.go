@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,6 @@ func TestMeddler(t *testing.T) {
 	n := newNode(t)
 	n.k.SetRange([]routing.Protocol{routing.ProtocolNetclass}, []routing.TableID{47})
 	events := watching(t, n.k)
-	other := open(t, n.NS)
 	own := rule(routing.IPv4, 1000, from("10.244.0.0/16"))
 	path := route(t, "10.1.0.0/16 dev pod0")
 	n.apply(t, addRule(own), add(path))
@@ -30,16 +30,22 @@ func TestMeddler(t *testing.T) {
 	if who, at := n.k.Meddler(); who != "" || !at.IsZero() {
 		t.Errorf("meddler %q at %v", who, at)
 	}
-	for _, op := range []routing.Op{del(path), delRule(own)} {
+	ip := exec.Command("ip", "-batch", "-") // lives as long as its input
+	input, err := ip.StdinPipe()
+	must(t, err)
+	must(t, n.Start(ip))
+	defer func() { _ = input.Close(); _ = ip.Wait() }()
+	for _, line := range []string{"route del 10.1.0.0/16 table 47", "rule del from 10.244.0.0/16 priority 1000"} {
 		before := time.Now()
-		if errs := other.Apply(context.Background(), []routing.Op{op}); errs != nil {
-			t.Fatal(errs)
-		}
-		heard(events, time.Second)
-		who, at := n.k.Meddler()
-		if !strings.HasSuffix(who, fmt.Sprintf("(pid %d)", os.Getpid())) || at.Before(before) {
-			t.Errorf("%s: meddler %q at %v, want us since %v", op, who, at, before)
-		}
+		_, err := fmt.Fprintln(input, line)
+		must(t, err)
+		eventually(t, func() error {
+			who, at := n.k.Meddler()
+			if who != fmt.Sprintf("ip (pid %d)", ip.Process.Pid) || at.Before(before) {
+				return fmt.Errorf("%s: meddler %q at %v, want ip (pid %d) since %v", line, who, at, ip.Process.Pid, before)
+			}
+			return nil
+		})
 	}
 }
 
