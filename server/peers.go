@@ -62,7 +62,7 @@ func (v *view) peer(p *routing.PeerStatus, full bool) *pb.Peer {
 		LocalAddress: addr(n.Local), RemoteAddress: addr(n.Remote),
 		State: pb.SessionState(s.State) + pb.SessionState_SESSION_STATE_IDLE, Since: v.since(s.Since),
 		Held: p.Held, Reason: clip(p.Reason, maxText),
-		Received: s.Received, Accepted: uint32(len(p.Accepted)), Refused: p.RefusedCount,
+		Received: s.Received, Accepted: uint32(len(p.Accepted)), Refused: refused(p),
 		EndOfRib: s.EndOfRIB, LastDownCause: pb.DownCause(s.Cause), LastError: clip(s.Detail, maxText),
 		Passive: n.Passive, HoldTime: duration(n.Timers.Hold), Keepalive: duration(n.Timers.Keepalive), ConnectRetry: duration(n.Timers.ConnectRetry),
 		RestartTime: duration(n.RestartTime), PeerRestartTime: duration(s.PeerRestartTime),
@@ -84,6 +84,16 @@ func (v *view) peer(p *routing.PeerStatus, full bool) *pb.Peer {
 		m.Refusals = append(m.Refusals, &pb.Refusal{Path: pathMessage(r.Path), Reason: clip(r.Reason, maxText)})
 	}
 	return m
+}
+
+// refused counts what a peer says in vain: besides what the planner refuses also
+// what never comes before it, being beyond the limit, from a router, or our own
+// come round to us.
+func refused(p *routing.PeerStatus) uint32 {
+	if s := &p.Session; s.State == routing.Established && s.EndOfRIB {
+		return max(p.RefusedCount, s.Received-min(s.Received, uint32(len(p.Accepted))))
+	}
+	return p.RefusedCount
 }
 
 func pathMessage(p routing.Path) *pb.Path {

@@ -196,3 +196,27 @@ func TestIdleDaemonAnswersEverything(t *testing.T) {
 		t.Errorf("health of an idle daemon: %v, %v", resp, err)
 	}
 }
+
+// What a peer says in vain is counted, also what never comes before the planner.
+func TestRefusedIsWhatIsNotAccepted(t *testing.T) {
+	st := servertest.Healthy()
+	for i := range st.Peers {
+		if st.Peers[i].Neighbor.Upstream {
+			st.Peers[i].Session.Received = 5
+		}
+	}
+	list, err := api(t, servertest.Start(t, servertest.NewSource(st))).ListPeers(t.Context(), &pb.ListPeersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := false
+	for _, p := range list.GetPeers() {
+		if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED && p.GetReceived() != p.GetAccepted()+p.GetRefused() {
+			t.Errorf("%s: %d received, %d accepted, %d refused", p.GetName(), p.GetReceived(), p.GetAccepted(), p.GetRefused())
+		}
+		seen = seen || p.GetRefused() == 5
+	}
+	if !seen {
+		t.Error("no router's prefixes were counted")
+	}
+}

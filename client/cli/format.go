@@ -74,7 +74,15 @@ func marshal(m proto.Message) ([]byte, error) {
 		return nil, fmt.Errorf("print the answer: %w", err)
 	}
 	b.WriteByte('\n')
-	return escape(b.Bytes()), nil
+	return escapeHTML(escape(b.Bytes())), nil
+}
+
+// escapeHTML writes what HTML would take for markup as grpcurl does, so that the
+// two can be compared byte by byte.
+func escapeHTML(document []byte) []byte {
+	var b bytes.Buffer
+	json.HTMLEscape(&b, document)
+	return b.Bytes()
 }
 
 // escape writes the characters that a terminal may obey, and that JSON lets

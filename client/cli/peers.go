@@ -48,28 +48,37 @@ func (a *app) peers() *cobra.Command {
 
 func (a *app) peerTable(list []*pb.Peer) {
 	var rows [][]cell
-	established := 0
+	established, held := 0, 0
 	for _, p := range list {
-		uptime := ""
+		uptime, hold := "", ""
+		if p.GetHeld() {
+			held++
+			hold = a.until(p.GetHeldTill())
+		}
 		if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED {
 			established++
 			uptime = a.since(p.GetSince())
 		}
-		rows = append(rows, row(p.GetName(), family(p.GetFamily()), p.GetRemoteAddress(), a.session(p), uptime,
-			p.GetReceived(), p.GetAccepted(), refused(p), p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), why(p)))
+		rows = append(rows, row(p.GetName(), family(p.GetFamily()), p.GetRemoteAddress(), session(p), uptime,
+			p.GetReceived(), p.GetAccepted(), refused(p), hold, p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), why(p)))
 	}
-	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> +LINK +LOCAL +ASN> +ROLE +REASON"), rows)
-	a.footer("%s, %d Established", count(len(list), "session"), established)
+	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> +HELD> +LINK +LOCAL +ASN> +ROLE +REASON"), rows)
+	note := ""
+	if held > 0 {
+		note = fmt.Sprintf(", %d held", held)
+	}
+	a.footer("%s, %d Established%s", count(len(list), "session"), established, note)
 }
 
-// session is the state in RFC 4271's words, and whether its routes are held.
-func (a *app) session(p *pb.Peer) cell {
+// session is the state in RFC 4271's words; its colour tells whether its routes
+// are held.
+func session(p *pb.Peer) cell {
 	c := cell{camel(p.GetState(), "SESSION_STATE_"), bad}
 	switch {
 	case p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED:
 		c.tone = good
 	case p.GetHeld():
-		c = cell{fmt.Sprintf("%s (held %s)", c.text, a.until(p.GetHeldTill())), fair}
+		c.tone = fair
 	}
 	return c
 }
@@ -85,7 +94,10 @@ func refused(p *pb.Peer) cell {
 func role(p *pb.Peer) string { return strings.ToLower(camel(p.GetRole(), "PEER_ROLE_")) }
 
 func (a *app) peerDetail(p *pb.Peer) {
-	state := a.session(p)
+	state := session(p)
+	if p.GetHeld() {
+		state.text += " (held " + a.until(p.GetHeldTill()) + ")"
+	}
 	if p.GetSince() != nil {
 		word := "down"
 		if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED {

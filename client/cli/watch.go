@@ -110,13 +110,11 @@ func (a *app) objectLine(o *pb.Object) (cell, string) {
 	case *pb.Object_Table:
 		return health(v.Table.GetHealth()), join("; ", "ipv4 "+installed(v.Table.GetIpv4()).text+" ipv6 "+installed(v.Table.GetIpv6()).text, v.Table.GetReason())
 	case *pb.Object_Peer:
-		state := a.session(v.Peer)
-		state.text = camel(v.Peer.GetState(), "SESSION_STATE_")
 		held := ""
 		if v.Peer.GetHeld() {
 			held = "routes held"
 		}
-		return state, join("; ", v.Peer.GetRemoteAddress(), held, why(v.Peer))
+		return session(v.Peer), join("; ", v.Peer.GetRemoteAddress(), held, why(v.Peer))
 	case *pb.Object_Node:
 		return cell{text: "Known"}, join(",", v.Node.GetPodCidrs()...)
 	case *pb.Object_Condition:
