@@ -86,6 +86,15 @@ func (w *world) linkUp() {
 
 func (w *world) linkBack(h host) {
 	if w.kernel.Link(h.name) == nil {
+		if old := "old-" + h.name; w.kernel.Link(old) != nil {
+			if w.pick(2) == 0 {
+				w.note("link %s has its name again", h.name)
+				w.must(w.kernel.RenameLink(old, h.name))
+				w.changed()
+				return
+			}
+			w.must(w.kernel.DeleteLink(old)) // its addresses are the new one's
+		}
 		w.note("link %s is made anew", h.name)
 		w.makeLink(h)
 		w.cni()
@@ -643,6 +652,9 @@ func (w *world) restart() {
 
 // reload puts another configuration in force.
 func (w *world) reload() {
+	if w.plain {
+		return
+	}
 	var chosen []variant
 	for range w.pick(3) {
 		v := variants[w.pick(len(variants))]

@@ -22,6 +22,7 @@ type Outcome struct {
 // Options are how histories are made.
 type Options struct {
 	Example string // the text of the configuration
+	Older   string // another's, of the design before it, for some of the histories
 	Dir     string // an empty directory for the daemon's state
 	Trace   bool   // every change in the history, too
 }
@@ -31,6 +32,9 @@ func Run(t *testing.T, seed uint64, o Options) (out Outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(seed, o.Example, o.Dir)
 		w.trace = o.Trace
+		if seed%12 == 0 && o.Older != "" {
+			w.example, w.plain = o.Older, true
+		}
 		w.mu.Lock()
 		w.play()
 		w.mu.Unlock()
@@ -48,11 +52,14 @@ func Run(t *testing.T, seed uint64, o Options) (out Outcome) {
 // cluster. It ends at the first violation.
 func (w *world) play() {
 	var chosen []variant
-	if w.pick(2) == 0 {
+	if w.pick(2) == 0 && !w.plain {
 		v := variants[w.pick(len(variants))]
 		chosen = []variant{v}
 	}
 	w.note("configuration: %s", names(chosen))
+	if w.plain {
+		w.note("in its older design, with two tables")
+	}
 	w.setConfig(chosen)
 	w.use(w.config)
 	w.list()
@@ -305,7 +312,7 @@ func (w *world) heal() {
 	if len(w.found) > 0 {
 		return
 	}
-	if !w.settled() || len(w.speaker.sessions) == 0 && w.config.Tables[0].Routes.Peers.Learn == routing.LearnBGP {
+	if !w.settled() || len(w.speaker.sessions) == 0 && !w.plain && w.config.Tables[0].Routes.Peers.Learn == routing.LearnBGP {
 		st := w.engine.State()
 		w.violated(8, "not healed: pass error %q, pending %v, conditions %v", st.Pass.Error, st.Pending, st.Conditions)
 		return
@@ -318,7 +325,9 @@ func (w *world) heal() {
 func (w *world) healOthers() {
 	k := w.kernel.Picture()
 	for _, r := range k.Routes {
-		if _, mine := w.owned[r.Table]; r.Protocol != ours && (mine || r.Metric == routing.MetricGuard) {
+		_, mine := w.owned[r.Table]
+		mine = mine || slices.ContainsFunc(w.config.Tables, func(t routing.Table) bool { return t.ID == r.Table && t.ID != routing.MainID })
+		if r.Protocol != ours && (mine || r.Metric == routing.MetricGuard) {
 			w.must(w.kernel.Foreign(routing.Op{Verb: routing.Delete, Route: r.Wanted()}))
 		}
 	}
@@ -353,7 +362,9 @@ func (w *world) classes() {
 			}
 		}
 	}
-	w.checkPackets(k)
+	if !w.plain {
+		w.checkPackets(k)
+	}
 }
 
 // finish ends the daemon for good.

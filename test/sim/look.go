@@ -173,12 +173,32 @@ func (w *world) demands(k *routing.Kernel, f routing.Family) (guard []netip.Pref
 }
 
 // gatewayless are the class links that carry nothing to or from the world.
-func (w *world) gatewayless() []string { return []string{"pod0", "node0"} }
+func (w *world) gatewayless() []string {
+	gateway := map[string]bool{}
+	var links []string
+	for _, c := range w.config.Classes {
+		gateway[c.Link] = gateway[c.Link] || c.Gateway()
+		if !c.Delegated && !slices.Contains(links, c.Link) {
+			links = append(links, c.Link)
+		}
+	}
+	return slices.DeleteFunc(links, func(l string) bool { return gateway[l] })
+}
 
 // served reports whether the node has, or had, a link for a network's class.
 func (w *world) served(k *routing.Kernel, name string) bool {
-	links := map[string][]string{"pods": {"pod0", "node0"}, "nodes": {"node0"}}[name]
-	return slices.ContainsFunc(links, func(l string) bool { return k.Link(l) != nil || len(w.memory[l]) > 0 })
+	asked := false
+	for _, c := range w.config.Classes {
+		for _, t := range c.Traffic {
+			if t.To == name {
+				asked = true
+				if k.Link(c.Link) != nil || len(w.memory[c.Link]) > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return !asked
 }
 
 func networks(l *routing.Link, f routing.Family) []netip.Prefix {

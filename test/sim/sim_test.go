@@ -20,8 +20,8 @@ var (
 	trace     = flag.Bool("sim.trace", false, "show every change to the kernel in the history")
 )
 
-func example(t *testing.T) string {
-	text, err := os.ReadFile("../../examples/seed/config.yaml")
+func example(t *testing.T, name string) string {
+	text, err := os.ReadFile("../../examples/seed/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +38,10 @@ func report(t *testing.T, out sim.Outcome) {
 
 // TestHistories plays random histories and checks the invariants at every step.
 func TestHistories(t *testing.T) {
-	text := example(t)
+	text, older := example(t, "config.yaml"), example(t, "config-two-tables.yaml")
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // pictures of the kernel, many and short-lived
 	if *seed != 0 {
-		out := sim.Run(t, *seed, sim.Options{Example: text, Dir: t.TempDir(), Trace: *trace})
+		out := sim.Run(t, *seed, sim.Options{Example: text, Older: older, Dir: t.TempDir(), Trace: *trace})
 		report(t, out)
 		t.Logf("%s", strings.Join(out.History, "\n\t"))
 		return
@@ -66,7 +66,7 @@ func TestHistories(t *testing.T) {
 					if *histories > 0 && n >= int64(*histories) {
 						return
 					}
-					out := sim.Run(t, *first+uint64(n), sim.Options{Example: text, Dir: dir, Trace: *trace})
+					out := sim.Run(t, *first+uint64(n), sim.Options{Example: text, Older: older, Dir: dir, Trace: *trace})
 					played.Add(1)
 					events.Add(int64(out.Events))
 					ops.Add(int64(out.Ops))

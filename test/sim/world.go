@@ -27,6 +27,7 @@ type world struct {
 
 	kernel  *fakekernel.Kernel
 	example string
+	plain   bool // the older design, of which no packets are foretold
 	chosen  []variant
 	config  *routing.Config   // the newest
 	inForce *routing.Config   // that the newest pass was made with
