@@ -171,6 +171,9 @@ func (v *View) arrival(what string, a netip.Addr) (source, string) {
 	case why == "" && v.self != nil && within(v.self.PodCIDRs, a):
 		return source{what: what, src: a, iif: pod.iif}, ""
 	}
+	if name := v.networkOf(a); name != "" && why == "" && !v.inhabits(v.network(name, f)) {
+		return source{what: what, src: a, iif: pod.iif}, "" // a pod answers for it
+	}
 	back := fib.Flow{Dst: a}
 	if why == "" && (v.podAddress(a) || v.outside(a) && v.linkOf(routing.World) != "") {
 		back.Src, back.IIF = pod.src, pod.iif // it is pods that such packets are for
@@ -178,9 +181,6 @@ func (v *View) arrival(what string, a netip.Addr) (source, string) {
 	r := v.fib.Lookup(back, fib.Stack)
 	if r.Action == fib.Forward {
 		return source{what: what, src: a, iif: r.Route.Link}, ""
-	}
-	if name := v.networkOf(a); name != "" && why == "" && !v.inhabits(v.network(name, f)) {
-		return source{what: what, src: a, iif: pod.iif}, "" // a pod answers for it
 	}
 	return source{}, fmt.Sprintf("no link leads to %s: say by --in where it arrives", a)
 }

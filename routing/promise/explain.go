@@ -91,13 +91,14 @@ func (v *View) somebody(a netip.Addr) bool {
 }
 
 // classOf returns the class that a flow belongs to, and the traffic of it. One
-// between two networks goes before one with the world.
+// between two networks goes before one with the world; what stays on this node
+// is no class's.
 func (v *View) classOf(flow routing.Flow) (*routing.Class, routing.Traffic) {
 	src := flow.Src
 	if !src.IsValid() && flow.IIF == "" && v.self != nil {
 		src = v.self.InternalIP(routing.FamilyOf(flow.Dst))
 	}
-	if v.own[flow.Dst] || !src.IsValid() {
+	if v.own[flow.Dst] || v.self != nil && within(v.self.PodCIDRs, flow.Dst) || !src.IsValid() {
 		return nil, routing.Traffic{}
 	}
 	for _, world := range []bool{false, true} {

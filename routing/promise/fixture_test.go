@@ -120,6 +120,9 @@ func bare(nodes []routing.Node) *routing.Kernel {
 			k.Routes = append(k.Routes, routing.Route{Table: routing.MainID, Dst: c, Metric: 1024, Via: n.InternalIPs[i], Link: "node0", Protocol: routing.ProtocolKernel})
 		}
 	}
+	for _, c := range nodes[0].PodCIDRs {
+		k.Routes = append(k.Routes, routing.Route{Table: routing.MainID, Dst: c, Metric: 1024, Link: "cilium_host", Protocol: routing.ProtocolKernel})
+	}
 	k.Routes = append(k.Routes,
 		routing.Route{Table: routing.MainID, Dst: routing.IPv4.Default(), Metric: 1024, Via: ip("10.40.0.254"), Link: "mgmt0", Protocol: routing.ProtocolStatic},
 		routing.Route{Table: routing.MainID, Dst: routing.IPv6.Default(), Metric: 1024, Via: ip("fd00:40::fe"), Link: "mgmt0", Protocol: routing.ProtocolStatic})
