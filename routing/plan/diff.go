@@ -126,7 +126,7 @@ func diffRules(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.O
 			delete(wanted, r)
 			continue
 		}
-		if p.Hold == "" {
+		if p.Hold == "" || halfGuard(&r, p, k) {
 			ops = append(ops, routing.Op{Stage: routing.DropStage(routing.RuleStage(r)), Verb: routing.Delete, Rule: r})
 		}
 	}
@@ -136,6 +136,18 @@ func diffRules(ops []routing.Op, p *routing.Plan, k *routing.Kernel) []routing.O
 		}
 	}
 	return ops
+}
+
+// halfGuard reports whether a rule is the second half of a guard whose first
+// somebody has taken out. It must go even while held: alone it cuts off what
+// main delivers.
+func halfGuard(r *routing.Rule, p *routing.Plan, k *routing.Kernel) bool {
+	if routing.RuleStage(*r) != routing.StageGuard {
+		return false
+	}
+	return !slices.ContainsFunc(k.Rules, func(o routing.Rule) bool {
+		return p.Own.HasRule(&o) && o.Family == r.Family && o.To == r.To && routing.RuleStage(o) == routing.StageGuardLookup
+	})
 }
 
 // Flush returns the ops that take everything of ours out, in safe order.

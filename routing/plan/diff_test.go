@@ -142,3 +142,21 @@ func TestUnfencedDefaultOfOldTableGoesWhileHeld(t *testing.T) {
 	wantText(t, "without a fence in the old table", opsText(plan.Diff(w.make(), w.Kernel)),
 		"drop default: delete route default via fd00:47::fe dev ingress0 table 47 metric 10")
 }
+
+// And half a guard of an earlier configuration, which would cut off what main
+// delivers.
+func TestHalfGuardGoesWhileHeld(t *testing.T) {
+	w := seed()
+	w.Config.Guard.AsRules = true
+	w.settle()
+	w.Config.Guard.AsRules = false
+	w.Inventory.Synced = false
+	for _, op := range plan.Diff(w.make(), w.Kernel) {
+		w.Kernel = applied(w.Kernel, op)
+	}
+	w.Kernel.Rules = slices.DeleteFunc(w.Kernel.Rules, func(r routing.Rule) bool {
+		return r.To == netip.MustParsePrefix("10.244.0.0/16") && r.SuppressPrefixLen != routing.NoSuppress
+	})
+	wantText(t, "without the first half", opsText(plan.Diff(w.make(), w.Kernel)),
+		"drop guard: delete rule 32763: from all to 10.244.0.0/16 unreachable")
+}

@@ -60,7 +60,13 @@ func (h *hand) before(op routing.Op) {
 // unsafe reports whether a change takes out a default whose fence cannot be
 // completed: that must not wait for the inventory.
 func (h *hand) unsafe(op routing.Op) bool {
-	if op.IsRule() || op.Route.Dst.Bits() > 0 {
+	if op.IsRule() {
+		// Half a guard cuts off what main delivers.
+		return isGuard(op) && op.Rule.SuppressPrefixLen == routing.NoSuppress && !slices.ContainsFunc(h.picture.Rules, func(r routing.Rule) bool {
+			return r.Protocol == ours && r.To == op.Rule.To && r.SuppressPrefixLen != routing.NoSuppress
+		})
+	}
+	if op.Route.Dst.Bits() > 0 {
 		return false
 	}
 	if op.Route.Table != h.w.inForce.Tables[0].ID {
