@@ -74,11 +74,11 @@ func (a *app) promises(resp *pb.VerifyResponse) {
 		rows = append(rows, row(p.GetClass(), p.GetTraffic().GetFrom()+"->"+p.GetTraffic().GetTo(), family(p.GetFamily()), p.GetLink(), checked,
 			promiseState(p.GetState()), p.GetReason()))
 	}
-	a.print(columns("CLASS TRAFFIC FAMILY LINK CHECKED> STATE +REASON"), rows)
+	a.print(columns("CLASS TRAFFIC FAMILY LINK CHECKED> STATE +REASON|"), rows)
 	a.say("\n")
 	a.broken(resp.GetPromises())
-	a.say("router never carries cluster traffic: ")
-	a.fold(proof(resp.GetRouter()), len("router never carries cluster traffic: "))
+	said := proof(resp.GetRouter())
+	a.fold(cell{"router never carries cluster traffic: " + said.text, said.tone}, 0)
 	if a.format == formatWide {
 		for _, c := range resp.GetRouter().GetCovers() {
 			a.say("  asked: %s\n", clean(c))
