@@ -110,7 +110,7 @@ func (s *story) transcript(args []string, out string) {
 func (s *story) summary(results []result) {
 	s.heading("Summary")
 	head := []string{""}
-	rows := [][]string{{"Faults"}, {"Cluster packets at the router"}, {"Pings sent"}, {"Pings lost"}}
+	rows := [][]string{{"Faults of daemons"}, {"Cluster packets at the router"}, {"Pings sent"}, {"Pings lost"}}
 	for _, r := range results {
 		head = append(head, strings.ToUpper(r.system))
 		for i, v := range []uint64{uint64(r.faults), r.atRouter, uint64(r.sent), uint64(r.lost)} {

@@ -187,8 +187,13 @@ func (s *story) count(ctx context.Context, flows []flow) ([][]string, error) {
 func (s *story) losePeerLink(ctx context.Context) error {
 	one, two := s.lab.Node(1), s.lab.Node(2)
 	s.heading("A peer loses its pod0")
-	s.para("pod0 of k8s-2 goes down. k8s-1 still has carrier and learns of it when the BGP session with k8s-2 ends. " +
-		"From then on the two share the node network: unseparated, never misrouted.")
+	s.para("pod0 of k8s-2 goes down, under %d pings a second. k8s-1 still has carrier: it can only notice that k8s-2 no longer answers there. "+
+		"From then on the two share the node network: unseparated, never misrouted.", pingRate)
+	pingers, stop, err := s.startPings([][2]*lab.Node{{one, two}})
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if err := two.LinkDown(lab.PodNet); err != nil {
 		return err
 	}
@@ -196,7 +201,15 @@ func (s *story) losePeerLink(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fact("After %s, k8s-1 sends to the pods of k8s-2 by node0:", seconds(took))
+	if err := sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	stop()
+	lost := 0
+	for _, p := range pingers {
+		lost += p.Report().Lost
+	}
+	s.fact("Noticed after %s, in which %s pings were lost. Now it is node0:", seconds(took), number(uint64(lost)))
 	flows := s.flows()[:1]
 	flows[0].link = lab.NodeNet
 	rows, err := s.count(ctx, flows)
