@@ -53,6 +53,7 @@ var only = map[string][]string{
 	"google.golang.org/grpc":          {"server", "client", "client/cli", "proto/netclass/v1", "cmd/netclassctl"},
 	"github.com/spf13/cobra":          {"cmd/netclassd", "cmd/netclassctl", "client/cli"},
 	"github.com/cilium/ebpf":          {},
+	"k8s.io":                          {"routing/inventory"},
 }
 
 // TestImportArrows keeps the rooms apart: imports point one way, and each

@@ -60,3 +60,11 @@ func unmet(t testing.TB, reason string) {
 	}
 	t.Skip(reason)
 }
+
+// Built skips unless the file is there, which a target of make builds.
+func Built(t testing.TB, path, target string) {
+	t.Helper()
+	if _, err := os.Stat(path); err != nil {
+		unmet(t, "needs "+path+": make "+target)
+	}
+}
