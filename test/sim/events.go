@@ -23,9 +23,9 @@ var events = []event{
 	{6, (*world).linkDown}, {4, (*world).linkUp}, {4, (*world).linkFlap}, {3, (*world).carrier}, {3, (*world).linkGone}, {1, (*world).linkRenamed},
 	{2, (*world).loopback}, {2, (*world).ipv6}, {1, (*world).diskFull}, {4, (*world).address}, {2, (*world).tentative}, {3, (*world).renumbered},
 	{5, (*world).peerEnds}, {4, (*world).peerReturns}, {3, (*world).peerSays}, {2, (*world).speakerDies},
-	{4, (*world).nodeChanges}, {1, (*world).nodesVanish}, {8, (*world).nodesSync}, {2, (*world).annotation},
-	{6, (*world).meddle}, {2, (*world).stands}, {2, (*world).refuses}, {2, (*world).opFails}, {2, (*world).dumpFails}, {1, (*world).goesDeaf}, {1, (*world).goesBlind}, {1, (*world).fight},
-	{3, (*world).opTrap}, {4, (*world).restart}, {2, (*world).crashLater}, {1, (*world).reload}, {2, (*world).quietRestart}, {2, (*world).clear},
+	{4, (*world).nodeChanges}, {1, (*world).nodesVanish}, {5, (*world).nodesSync}, {2, (*world).annotation},
+	{6, (*world).meddle}, {2, (*world).stands}, {4, (*world).refuses}, {2, (*world).opFails}, {2, (*world).dumpFails}, {1, (*world).goesDeaf}, {1, (*world).goesBlind}, {1, (*world).fight},
+	{3, (*world).opTrap}, {4, (*world).restart}, {2, (*world).crashLater}, {3, (*world).reload}, {2, (*world).quietRestart}, {2, (*world).clear},
 }
 
 func (w *world) pick(n int) int { return w.rng.IntN(n) }
@@ -504,10 +504,24 @@ func (w *world) stands() {
 	}
 }
 
-// refuses lets the kernel refuse every change.
+// refuses lets the kernel refuse every change, or all of one kind.
 func (w *world) refuses() {
 	w.refuseAll = []error{unix.EPERM, unix.ENOMEM, unix.ENOBUFS}[w.pick(3)]
-	w.note("the kernel refuses every change: %v", w.refuseAll)
+	kinds := []struct {
+		name string
+		is   func(routing.Op) bool
+	}{
+		{"every change", func(routing.Op) bool { return true }},
+		{"guards", isGuard},
+		{"fences", func(op routing.Op) bool { return !op.IsRule() && op.Route.Metric == routing.MetricFence }},
+		{"rules", routing.Op.IsRule},
+		{"deletions", func(op routing.Op) bool { return op.Verb == routing.Delete }},
+		{"IPv6", func(op routing.Op) bool { return op.Family() == routing.IPv6 }},
+		{"one in three", func(routing.Op) bool { return w.opCount%3 == 0 }},
+	}
+	kind := kinds[w.pick(len(kinds))]
+	w.refused = kind.is
+	w.note("the kernel refuses %s: %v", kind.name, w.refuseAll)
 }
 
 // opFails lets one of the next changes fail.

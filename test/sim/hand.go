@@ -35,6 +35,7 @@ type passSoFar struct {
 	refused  map[any]bool            // routes by key, rules
 	guardOut map[routing.Family]bool // a guard has been taken out
 	disturb  bool                    // the world has changed meanwhile
+	built    bool                    // a fence has been put in
 	ways     map[fib.Flow]*way
 }
 
@@ -47,6 +48,7 @@ type way struct {
 // newPass is called where the daemon reads its inputs.
 func (h *hand) newPass() {
 	h.gapless()
+	h.alone()
 	h.pass = passSoFar{refused: map[any]bool{}, guardOut: map[routing.Family]bool{}, ways: map[fib.Flow]*way{}, disturb: h.stale}
 }
 
@@ -121,11 +123,11 @@ func (h *hand) one(ctx context.Context, op routing.Op) error {
 			}
 		}
 	}
-	if w.refuseAll != nil {
+	w.opCount++
+	if w.refuseAll != nil && w.refused(op) {
 		h.refuse(op)
 		return w.refuseAll
 	}
-	w.opCount++
 	w.opsSince++
 	if w.trace {
 		w.note("    %s: %s", op.Stage, op)
@@ -159,7 +161,7 @@ func (h *hand) refuse(op routing.Op) {
 // follow notes where packets of pods go, before and after each change.
 func (h *hand) follow(op routing.Op, index *fib.FIB) {
 	if op.Verb == routing.Add && !op.IsRule() && op.Route.Metric == routing.MetricFence {
-		h.pass.disturb = true // a table is built: what main carried stops until its way is in
+		h.pass.built = true // what main carried stops until its way is in
 	}
 	pod := flows(op.Family())[0]
 	for _, dst := range h.w.destinations(op.Family()) {
@@ -187,13 +189,32 @@ func way0(op routing.Op) fib.Flow {
 // gapless demands of the pass that is over that packets that had a way before it
 // and have one after it had one all the time.
 func (h *hand) gapless() {
-	if h.pass.disturb || h.dead || h.flush || len(h.pass.refused) > 0 {
+	if h.pass.disturb || h.pass.built || h.dead || h.flush || len(h.pass.refused) > 0 {
 		return
 	}
 	for flow, way := range h.pass.ways {
 		same := way.first == way.last || inner(way.first) && inner(way.last)
 		if way.first != "" && way.last != "" && way.lost != "" && same {
 			h.w.violated(5, "%s goes nowhere after %s, though it goes %s before the pass and %s after it", flowText(flow), way.lost, way.first, way.last)
+		}
+	}
+}
+
+// alone demands of the pass that is over that no default was left beside a fence
+// that could not be put in.
+func (h *hand) alone() {
+	if h.pass.disturb || h.dead || h.flush {
+		return
+	}
+	for r := range h.pass.refused {
+		key, is := r.(routing.RouteKey)
+		if !is || key.Metric != routing.MetricFence || fenced(h.picture, key.Table, key.Dst) {
+			continue
+		}
+		f := routing.FamilyOf(key.Dst.Addr())
+		kept := routing.RouteKey{Table: key.Table, Dst: f.Default(), Metric: routing.MetricPath}
+		if hasDefault(h.picture, key.Table, f) && !h.pass.refused[kept] {
+			h.w.violated(2, "the default of table %d is left, though the fence of %s could not be put in", key.Table, key.Dst)
 		}
 	}
 }

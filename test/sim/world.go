@@ -48,7 +48,8 @@ type world struct {
 	ceased  bool
 
 	// What goes wrong.
-	refuseAll error
+	refuseAll error                 // of what is refused; nil: nothing is
+	refused   func(routing.Op) bool // what that is
 	dumpsFail int
 	overrun   chan struct{}
 	deaf      bool
