@@ -131,3 +131,17 @@ func TestEmptyInTrouble(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitingTableIsTold: what waits in a table alone keeps the whole from being
+// called ready.
+func TestWaitingTableIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.engine.Configure(seedConfig(t, "own: {link: cilium_host}", "own: {link: cilium_hots}"), routing.ConfigStatus{}, nil)
+		r.wait(time.Second)
+		c := r.condition("table/pods", "Waiting")
+		if h := r.state().Health; h != routing.Waiting || c == nil || !strings.Contains(c.Message, "link cilium_hots does not exist") {
+			t.Errorf("health %s, condition %v", h, c)
+		}
+	})
+}

@@ -168,6 +168,9 @@ func health(s *routing.State) routing.Health {
 	if degrading(s) {
 		return routing.Degraded
 	}
+	if slices.ContainsFunc(s.Plan.Tables, func(t routing.TableStatus) bool { return t.Health == routing.Waiting }) {
+		return routing.Waiting
+	}
 	return worst
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"netclass.dev/routing"
 )
@@ -53,9 +54,42 @@ func (m *maker) class(c *routing.Class) routing.ClassStatus {
 		st.Health, st.Reason = routing.Waiting, why
 		return st
 	}
+	if why := m.noDefault(c); why != "" {
+		st.Health, st.Reason = routing.Waiting, why
+		return st
+	}
 	if st.Separated < st.Peers {
 		st.Health = routing.Shared
 		st.Reason = fmt.Sprintf("%d of %d pod CIDRs of peers are not reached over %s", st.Peers-st.Separated, st.Peers, c.Link)
 	}
 	return st
+}
+
+// noDefault says why traffic of a class to the world cannot leave by its link:
+// the tables that its packets are looked up in have a default, but none there.
+func (m *maker) noDefault(c *routing.Class) string {
+	for _, tr := range c.Traffic {
+		if tr.To != routing.World {
+			continue
+		}
+		why := ""
+		for i := range m.cfg.Tables {
+			t := &m.cfg.Tables[i]
+			d := t.Routes.Default
+			if d == nil || !slices.ContainsFunc(t.Rules, func(s routing.Selector) bool { return s.From == tr.From }) {
+				continue
+			}
+			if d.Link == c.Link {
+				why = ""
+				break
+			}
+			if why == "" {
+				why = fmt.Sprintf("no default over %s in table %s: its default leaves by %s", c.Link, t.Name, d.Link)
+			}
+		}
+		if why != "" {
+			return why
+		}
+	}
+	return ""
 }

@@ -177,6 +177,9 @@ func (m *maker) nodeAddress(node int, kind routing.HopKind, link string, f routi
 	return ip.addr.Of(f), ip.why.Of(f)
 }
 
+// selfUnknown is why nothing is known that this node's own entry would tell.
+const selfUnknown = "this node is not in the inventory"
+
 func (m *maker) findAddress(n *routing.Node, link string, f routing.Family) (netip.Addr, string) {
 	if link != "" {
 		if refs, ok := m.cfg.Cluster.Address(link); ok {
@@ -257,7 +260,7 @@ func resolve(ref routing.AddressRef, n *routing.Node, f routing.Family) (netip.A
 		return ref.Addr, nil
 	}
 	if n == nil {
-		return netip.Addr{}, &fault{text: "this node is not in the inventory"}
+		return netip.Addr{}, &fault{text: selfUnknown}
 	}
 	text, ok := n.Annotations[ref.Annotation]
 	if !ok {

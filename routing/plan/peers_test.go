@@ -320,7 +320,7 @@ func TestOwnNodeMissing(t *testing.T) {
 	if got, want := announced(p), announced(healthy); got != want {
 		t.Errorf("announced:\n%swant:\n%s", got, want)
 	}
-	wantSaid(t, p, `inventory OwnNodeMissing: node "k8s-1" is not in nodes.yaml: nothing is deleted, and what it had stays`)
+	wantSaid(t, p, `inventory OwnNodeMissing: node "k8s-1" is not in nodes.yaml: nothing is deleted, what it had stays, and new rules wait; add it there, or say who this node is`)
 }
 
 func TestInventoryNotSynced(t *testing.T) {

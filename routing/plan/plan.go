@@ -28,6 +28,7 @@ func Make(in *routing.Inputs) *routing.Plan {
 	m.guard()
 	m.speak()
 	m.classes()
+	m.waitingTables()
 	m.ownership()
 	return m.plan
 }
@@ -52,6 +53,7 @@ type maker struct {
 	peerings map[routing.SessionKey]*routing.Peering
 	tallies  map[string]*tally                  // class paths by link
 	defaults map[string]string                  // link -> why its default waits; "" when it is planned
+	waits    [][]waiting                        // of each table
 	sessions []session                          // of each node
 	delivers *routing.PerFamily[[]netip.Prefix] // own pod CIDRs; made when first asked for
 	via      map[nextHop][]netip.Prefix         // class paths in the kernel; made when first asked for
@@ -127,22 +129,33 @@ func (m *maker) hold() {
 		m.condition("inventory", "NotSynced", "no nodes are known yet%s: nothing is deleted", because(inv.Stale))
 	case m.self == nil:
 		m.plan.Hold = fmt.Sprintf("node %q is not in the inventory", m.in.Node)
-		m.condition("inventory", "OwnNodeMissing", "node %q is not in %s%s: nothing is deleted, and what it had stays", m.in.Node, inv.Source, m.namesake())
+		m.condition("inventory", "OwnNodeMissing", "node %q is not in %s: nothing is deleted, what it had stays, and new rules wait; %s", m.in.Node, inv.Source, m.namesake())
 	}
 	if m.in.Inventory.Synced && m.in.Inventory.Stale != "" {
 		m.condition("inventory", "Stale", "the last good copy is in use: %s", m.in.Inventory.Stale)
 	}
 }
 
-// namesake names the node that this one is most likely meant to be: names are
-// compared exactly.
+// namesake says what to do where this node is not in the inventory, and names the
+// node that it is most likely meant to be: names are compared exactly.
 func (m *maker) namesake() string {
+	short := func(name string) string { first, _, _ := strings.Cut(strings.ToLower(name), "."); return first }
+	var names []string
 	for i := range m.nodes {
-		if name := m.nodes[i].Name; strings.EqualFold(name, m.in.Node) {
-			return fmt.Sprintf(" (there is %q, which differs in upper and lower case: set `node: %s`)", name, name)
+		name := m.nodes[i].Name
+		switch {
+		case strings.EqualFold(name, m.in.Node):
+			return fmt.Sprintf("there is %q, which differs in upper and lower case: set `node: %s`", name, name)
+		case short(name) == short(m.in.Node):
+			return fmt.Sprintf("there is %q: if that is meant, set `node: %s` or start netclassd with --node %s", name, name, name)
 		}
+		names = append(names, name)
 	}
-	return ""
+	what := "add it there, or say who this node is by `node:` in the configuration or --node"
+	if len(names) > 0 {
+		what += " (there are " + some(names) + ")"
+	}
+	return what
 }
 
 func because(why string) string {

@@ -29,7 +29,7 @@ func (m *maker) rules(t *routing.Table, wait func(what, why string)) []string {
 						Family: f, Priority: s.Priority.Of(f), From: from, To: to,
 						Table: t.ID, SuppressPrefixLen: routing.NoSuppress,
 					}
-					why := m.ruleWaits(r)
+					why := m.ruleWaits(t, r)
 					if why == "" {
 						why = m.addRule(r)
 					}
@@ -58,15 +58,36 @@ func (m *maker) selector(name string, f routing.Family) []netip.Prefix {
 // are known no table holds a way to them, only the fence: pods that share the node
 // network until then would be cut off from each other. A rule that is in stays
 // in.
-func (m *maker) ruleWaits(r routing.Rule) string {
-	if m.plan.Hold == "" || m.in.Inventory.Known() && m.self != nil {
+func (m *maker) ruleWaits(t *routing.Table, r routing.Rule) string {
+	why := ""
+	if m.plan.Hold != "" && (!m.in.Inventory.Known() || m.self == nil) {
+		why = m.plan.Hold
+	} else if t.Routes.Own != nil {
+		why = m.ownless(r.Family)
+	}
+	if why == "" {
 		return ""
 	}
 	r.Protocol = m.cfg.Daemon.Protocol
 	if slices.Contains(m.in.Kernel.Rules, r) {
 		return ""
 	}
-	return m.plan.Hold
+	return why
+}
+
+// ownless says why nothing of a family leads to the pods of this node, which has
+// none yet or whose pod CIDRs are another's; "" when something does, or none is
+// said to be there.
+func (m *maker) ownless(f routing.Family) string {
+	switch {
+	case m.self == nil || len(m.ownCIDRs(f)) > 0:
+		return ""
+	case len(m.self.PodCIDRs) == 0:
+		return "node " + m.self.Name + " has no pod CIDR yet"
+	case len(familyNetworks(m.self.PodCIDRs, f)) > 0:
+		return "the " + f.String() + " pod CIDR of node " + m.self.Name + " is another node's"
+	}
+	return ""
 }
 
 // addRule plans a rule unless it would break local delivery, and returns why

@@ -11,7 +11,9 @@ import (
 // rules that select it.
 func (m *maker) table(t *routing.Table) {
 	st := routing.TableStatus{Name: t.Name, ID: t.ID, Health: routing.Ready}
+	var waits []waiting
 	wait := func(what, why string) {
+		waits = append(waits, waiting{what, why})
 		st.Waiting = append(st.Waiting, what+": "+why)
 	}
 	for _, f := range routing.Families {
@@ -24,9 +26,10 @@ func (m *maker) table(t *routing.Table) {
 	st.RulesText = m.rules(t, wait)
 	if len(st.Waiting) > 0 {
 		st.Health = routing.Waiting
-		st.Reason = st.Waiting[0]
+		st.Reason = summary(waits)
 	}
 	m.plan.Tables = append(m.plan.Tables, st)
+	m.waits = append(m.waits, waits)
 }
 
 // connected plans the connected networks of the listed links, so that what the

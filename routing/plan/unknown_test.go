@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -67,5 +68,27 @@ func TestOldRoutesGoBeforeRulesCome(t *testing.T) {
 	w.addRoutes(old...)
 	if at := place(w, "delete route unreachable 10.99.0.0/16"); at != routing.StageDropFence {
 		t.Errorf("the fence goes in %q", at)
+	}
+}
+
+// TestRulesWaitForOwn: no rule leads packets of this node's pods into a table where
+// nothing leads back to them.
+func TestRulesWaitForOwn(t *testing.T) {
+	for name, bend := range map[string]func(*world){
+		"no pod CIDR": func(w *world) { w.node("k8s-1").PodCIDRs = nil },
+		"another's pod CIDRs": func(w *world) {
+			w.node("k8s-1").PodCIDRs = w.node("k8s-2").PodCIDRs
+			w.Ledger.Holders = map[netip.Prefix]string{prefixes("10.244.2.0/24")[0]: "k8s-2", prefixes("fd00:10:244:2::/64")[0]: "k8s-2"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := seed()
+			bend(w)
+			for _, r := range w.make().Rules {
+				if r.Action == routing.ActionLookup {
+					t.Errorf("rule %q", r)
+				}
+			}
+		})
 	}
 }
