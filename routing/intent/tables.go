@@ -128,17 +128,20 @@ func (r *reader) selector(n *strictyaml.Node, key string) string {
 	return name
 }
 
-// rulePriority reads a priority that is not one of the kernel's own three.
+// rulePriority reads a priority that is not one of the kernel's own three, nor
+// after them.
 func rulePriority(n *strictyaml.Node) uint32 {
 	p := uint32(n.Uint(0, 1<<32-1, 0))
 	if n == nil || !n.IsInt() {
 		return 0
 	}
-	switch p {
-	case 0:
+	switch {
+	case p == 0:
 		n.Errorf("priority 0 is the local rule's; choose one of 1 to 32765")
-	case 32766, 32767:
+	case p == 32766 || p == 32767:
 		n.Errorf("priority %d is the kernel's own; choose one of 1 to 32765", p)
+	case p > 32767:
+		n.Errorf("priority %d comes after main's rule at 32766 and is never reached; choose one of 1 to 32765", p)
 	}
 	return p
 }
