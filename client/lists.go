@@ -104,6 +104,21 @@ func (c *Client) Nodes(ctx context.Context) iter.Seq2[*pb.Node, error] {
 	}), (*pb.ListNodesResponse).GetNodes)
 }
 
+// ListNodes returns all nodes with how the knowledge of them stands.
+func (c *Client) ListNodes(ctx context.Context) (*pb.ListNodesResponse, error) {
+	whole := &pb.ListNodesResponse{}
+	for resp, err := range pages(func(token string) (*pb.ListNodesResponse, error) {
+		return call(ctx, c, c.api.ListNodes, &pb.ListNodesRequest{PageToken: token})
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		whole.Inventory = resp.GetInventory()
+		whole.Nodes = append(whole.Nodes, resp.GetNodes()...)
+	}
+	return whole, nil
+}
+
 // Plan returns what the next pass would do. It fails with Changed when a pass
 // came between two pages of a long plan.
 func (c *Client) Plan(ctx context.Context, family pb.Family) (*pb.GetPlanResponse, error) {

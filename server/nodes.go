@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
 
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
@@ -24,7 +25,7 @@ func (s *Server) ListNodes(_ context.Context, req *pb.ListNodesRequest) (*pb.Lis
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ListNodesResponse{Nodes: nodes, NextPageToken: next}, nil
+	return &pb.ListNodesResponse{Nodes: nodes, NextPageToken: next, Inventory: v.inventory()}, nil
 }
 
 // nodes lists the inventory by name.
@@ -85,7 +86,7 @@ func (v *view) node(n *routing.Node, sessions map[string]sessionCount) *pb.Node 
 func resolve(ref routing.AddressRef, n *routing.Node, f routing.Family) string {
 	a := ref.Addr
 	if ref.Annotation != "" {
-		a, _ = netip.ParseAddr(n.Annotations[ref.Annotation])
+		a, _ = netip.ParseAddr(strings.TrimSpace(n.Annotations[ref.Annotation]))
 	}
 	if !a.IsValid() || routing.FamilyOf(a) != f {
 		return ""

@@ -69,6 +69,7 @@ func (v *view) daemon() *pb.Daemon {
 func (v *view) inventory() *pb.InventoryStatus {
 	return &pb.InventoryStatus{
 		Source: v.Inventory.Source, Nodes: uint32(len(v.Inventory.Nodes)), Synced: v.Inventory.Synced, Stale: clip(v.Inventory.Stale, maxText),
+		AsOf: v.since(v.Inventory.AsOf),
 	}
 }
 

@@ -18,11 +18,11 @@ func (a *app) nodes() *cobra.Command {
 		Short: "List the nodes that the inventory knows",
 		Args:  none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
-			list, err := client.Collect(c.Nodes(ctx))
+			list, err := c.ListNodes(ctx)
 			if err != nil {
 				return err
 			}
-			if done, err := a.document(&pb.ListNodesResponse{Nodes: list}); done {
+			if done, err := a.document(list); done {
 				return err
 			}
 			a.nodeTable(list)
@@ -31,10 +31,10 @@ func (a *app) nodes() *cobra.Command {
 	}
 }
 
-func (a *app) nodeTable(list []*pb.Node) {
+func (a *app) nodeTable(list *pb.ListNodesResponse) {
 	var rows [][]cell
 	self := ""
-	for _, n := range list {
+	for _, n := range list.GetNodes() {
 		sessions := cell{}
 		if n.GetSessions() > 0 {
 			sessions.text = fmt.Sprintf("%d/%d", n.GetSessionsEstablished(), n.GetSessions())
@@ -59,7 +59,22 @@ func (a *app) nodeTable(list []*pb.Node) {
 			map[bool]string{true: "yes", false: "no"}[n.GetSelf()]))
 	}
 	a.print(columns("NAME POD-CIDRS INTERNAL-IPS +LINK-ADDRESSES SESSIONS> +SELF"), rows)
-	a.footer("%s%s", count(len(list), "node"), self)
+	if i := list.GetInventory(); i.GetStale() != "" {
+		// Not a footer: a script that uses old nodes should say so as well.
+		fmt.Fprintf(a.env.Err, "%s: %s\n", a.age(i), i.GetStale())
+	}
+	a.footer("%s%s", count(len(list.GetNodes()), "node"), self)
+}
+
+// age says how old the nodes are.
+func (a *app) age(i *pb.InventoryStatus) string {
+	switch {
+	case i.GetAsOf() == nil:
+		return "stale"
+	case !i.GetSynced():
+		return "copy of " + a.since(i.GetAsOf()) + " ago"
+	}
+	return "stale for " + a.since(i.GetAsOf())
 }
 
 // ofFamily joins the prefixes or addresses that -4 and -6 let through.

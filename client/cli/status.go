@@ -43,7 +43,7 @@ func (a *app) dashboard(s *pb.Status) {
 		{"Version", cell{text: join(", ", d.GetVersion(), prefixed("running ", a.since(d.GetStarted())))}},
 		{"Health", health(d.GetHealth())},
 		{"Config", a.configLine(s.GetConfig())},
-		{"Inventory", inventoryLine(s.GetInventory())},
+		{"Inventory", a.inventoryLine(s.GetInventory())},
 		{"Kernel", a.kernelLine(s.GetPass())},
 		{"Speaker", a.speakerLine(s.GetSpeaker())},
 		{"", cell{strings.Join(s.GetSpeaker().GetErrors(), "; "), bad}},
@@ -83,12 +83,12 @@ func (a *app) configLine(c *pb.ConfigStatus) cell {
 	return cell{text: fmt.Sprintf("%s, loaded %s ago", c.GetPath(), a.since(c.GetLoaded()))}
 }
 
-func inventoryLine(i *pb.InventoryStatus) cell {
+func (a *app) inventoryLine(i *pb.InventoryStatus) cell {
 	switch {
 	case i.GetSource() == "" && i.GetNodes() == 0:
 		return cell{}
-	case i.GetStale() != "":
-		return cell{join(", ", count(i.GetNodes(), "node")+" (stale)", i.GetSource()), bad}
+	case i.GetStale() != "" && (i.GetSynced() || i.GetAsOf() != nil):
+		return cell{join(", ", count(i.GetNodes(), "node")+" ("+a.age(i)+")", i.GetSource()), bad}
 	case !i.GetSynced():
 		return cell{"not read yet, " + i.GetSource(), fair}
 	}

@@ -119,6 +119,10 @@ func adopting(c *routing.Config, f *flags, a routing.Adoption) ([]engine.Takeove
 	if err != nil {
 		return nil, err
 	}
+	if o, ok := originOf(c); ok && o.file == "" {
+		// What the daemon knows of them: it keeps a copy.
+		nodes = ofKubernetes(o, f.stateDir, slog.New(slog.DiscardHandler)).Inventory().Nodes
+	}
 	ledger, err := engine.LoadLedger(f.stateDir)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,6 @@ import (
 	"netclass.dev/routing/alarm"
 	"netclass.dev/routing/engine"
 	"netclass.dev/routing/intent"
-	"netclass.dev/routing/inventory"
 	"netclass.dev/routing/kernel"
 	"netclass.dev/routing/speaker"
 	"netclass.dev/server"
@@ -26,6 +25,7 @@ import (
 // run is the daemon: it wires the rooms together and lives until a signal.
 func run(f flags) error {
 	frugal()
+	f.config = absolute(f.config)
 	config, err := load(f.config)
 	if err != nil {
 		if problems, ok := errors.AsType[intent.Problems](err); ok {
@@ -68,6 +68,9 @@ func run(f flags) error {
 	})
 	log.Info("started", "version", version.String(), "node", f.nodeName(config), "config", f.config)
 	d.use(config)
+	if config.Idle() {
+		log.Info("idle until there is a configuration", "config", f.config, "reason", why(f.config))
+	}
 
 	var tasks sync.WaitGroup
 	tasks.Go(func() { d.engine.Run(ctx) })
@@ -133,13 +136,6 @@ type daemon struct {
 	exit      atomic.Pointer[routing.Config] // in force
 }
 
-// nodes is the inventory's source in force.
-type nodes struct {
-	file string
-	*inventory.File
-	stop context.CancelFunc
-}
-
 // State and Wait are what the server shows.
 func (d *daemon) State() *routing.State { return d.engine.State() }
 
@@ -162,6 +158,10 @@ func (d *daemon) Reload(_ context.Context, validateOnly bool) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	config, err := load(d.config)
+	if inForce := d.exit.Load(); err == nil && config.Idle() && inForce != nil && !inForce.Idle() {
+		// Most likely somebody has lost it, or is just writing it.
+		err = nothing(d.config)
+	}
 	if err != nil {
 		if !validateOnly {
 			d.engine.Reject(brief(err))
@@ -181,38 +181,11 @@ func (d *daemon) use(c *routing.Config) {
 	d.log.set(c.Log)
 	d.exit.Store(c)
 	d.follow(c)
-	status := routing.ConfigStatus{Path: d.config, LoadedAt: time.Now()}
+	status := routing.ConfigStatus{Path: d.config}
+	if !c.Idle() || why(d.config) == asksForNothing {
+		status.LoadedAt = time.Now()
+	}
 	d.engine.Configure(c, status, passwords(c, d.log.Logger))
-}
-
-// follow makes the nodes file of a configuration the inventory's source.
-func (d *daemon) follow(c *routing.Config) {
-	file := ""
-	if c.Cluster != nil {
-		file = c.Cluster.NodesFile
-	}
-	old := d.nodes.Load()
-	if old != nil && old.file == file {
-		return
-	}
-	var next *nodes
-	if file != "" {
-		ctx, stop := context.WithCancel(d.ctx)
-		next = &nodes{file: file, File: inventory.NewFile(file, d.log.Logger), stop: stop}
-		go next.Run(ctx, d.engine.Look)
-	}
-	d.nodes.Store(next)
-	if old != nil {
-		old.stop()
-	}
-}
-
-// inventory returns the nodes as the source in force knows them.
-func (d *daemon) inventory() *routing.Inventory {
-	if n := d.nodes.Load(); n != nil {
-		return n.Inventory()
-	}
-	return &routing.Inventory{Synced: true, Source: "none configured"}
 }
 
 // policy returns what is to become of what is ours when we end, and why.
@@ -249,14 +222,18 @@ func (d *daemon) waitForConfig() {
 	ctx, stop := context.WithCancel(d.ctx)
 	defer stop()
 	intent.Watch(ctx, d.config, d.log.Logger, func() {
+		if !d.exit.Load().Idle() {
+			stop() // somebody has said so meanwhile
+			return
+		}
 		config, err := load(d.config)
-		if err == nil && config.Idle() {
+		if err == nil && config.Idle() && d.engine.State().Config.Error == "" {
 			return
 		}
 		if err != nil && d.engine.State().Config.Error == brief(err) {
 			return
 		}
-		if d.Reload(d.ctx, false) == nil {
+		if d.Reload(d.ctx, false) == nil && !d.exit.Load().Idle() {
 			stop()
 		}
 	})

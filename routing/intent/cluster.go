@@ -26,14 +26,11 @@ func (r *reader) readCluster(n *strictyaml.Node) {
 	if kubernetes != nil {
 		c.Kubernetes = r.readKubernetes(kubernetes)
 	}
-	if c.PodCIDRs != "node" {
-		if kubernetes == nil && nodesFile != nil {
-			podCIDRs.Errorf("podCIDRs: %s needs kubernetes; a nodes file lists them itself", c.PodCIDRs)
-		}
-		podCIDRs.Unbuiltf("cluster.podCIDRs: %s is not built yet", c.PodCIDRs)
+	if c.PodCIDRs != "node" && kubernetes == nil && nodesFile != nil {
+		podCIDRs.Errorf("podCIDRs: %s needs kubernetes; a nodes file lists them itself", c.PodCIDRs)
 	}
-	if c.Publish != "off" {
-		publish.Unbuiltf("cluster.publish: %s is not built yet", c.Publish)
+	if c.Publish != "off" && kubernetes == nil && nodesFile != nil {
+		publish.Errorf("publish: %s needs kubernetes; a nodes file is not written to", c.Publish)
 	}
 	for _, f := range m.Get("addresses").Map().Fields() {
 		c.Addresses = append(c.Addresses, r.readLinkAddress(f))
@@ -50,7 +47,6 @@ func (r *reader) readKubernetes(n *strictyaml.Node) *routing.Kubernetes {
 	m := n.Map()
 	k := &routing.Kubernetes{Kubeconfig: r.path(m.Get("kubeconfig")), Context: m.Get("context").Text("")}
 	m.Done()
-	n.Unbuiltf("cluster.kubernetes is not built yet; use cluster.nodesFile")
 	return k
 }
 

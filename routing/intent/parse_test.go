@@ -23,9 +23,10 @@ func TestProblems(t *testing.T) {
 		{"merge key", header + "api:\n  <<: {readers: a}\n", "3:3: error: merge keys are not supported; write the value out\n"},
 		{"tag", header + "node: !!str a\n", "2:7: error: tags are not supported; write the value out\n"},
 		{"kubernetes null", header + "cluster: {kubernetes: null}\n", "2:23: error: kubernetes must be a mapping; {} means the credentials of the pod\n"},
-		{"kubernetes empty", header + "cluster: {kubernetes: {}}\n", "2:23: note: cluster.kubernetes is not built yet; use cluster.nodesFile\n"},
-		{"nodes file and kubernetes", header + "cluster: {nodesFile: n, kubernetes: {}, podCIDRs: node}\n", "2:10: error: cluster needs exactly one of nodesFile and kubernetes\n2:37: note: cluster.kubernetes is not built yet; use cluster.nodesFile\n"},
-		{"pod CIDRs of a nodes file", header + "cluster: {nodesFile: n, podCIDRs: calico}\n", "2:35: error: podCIDRs: calico needs kubernetes; a nodes file lists them itself\n2:35: note: cluster.podCIDRs: calico is not built yet\n"},
+		{"kubernetes empty", header + "cluster: {kubernetes: {}}\n", ""},
+		{"nodes file and kubernetes", header + "cluster: {nodesFile: n, kubernetes: {}, podCIDRs: node}\n", "2:10: error: cluster needs exactly one of nodesFile and kubernetes\n"},
+		{"pod CIDRs of a nodes file", header + "cluster: {nodesFile: n, podCIDRs: calico}\n", "2:35: error: podCIDRs: calico needs kubernetes; a nodes file lists them itself\n"},
+		{"publish to a nodes file", header + "cluster: {nodesFile: n, publish: missing}\n", "2:34: error: publish: missing needs kubernetes; a nodes file is not written to\n"},
 		{"no cluster, no mesh", header + "tables: [{name: t, id: 9, routes: {own: {type: blackhole}, peers: {link: a, learn: bgp}, default: {link: a, gateway: {ipv4: {annotation: x}}}}}]\n",
 			"2:41: error: own needs the nodes to be known: add cluster, with nodesFile or kubernetes\n" +
 				"2:67: error: learn: bgp needs bgp.mesh\n" +
@@ -76,10 +77,7 @@ bgp: {asn: 64512, upstreams: [{name: u, link: a, peerASN: 1, address: {ipv4: 10.
 drain: {followCordon: true, protect: {selector: a=b}}
 metrics: {listen: "unix:/run/m.sock"}
 log: {format: journald}
-`, `5:23: note: cluster.kubernetes is not built yet; use cluster.nodesFile
-5:37: note: cluster.podCIDRs: ciliumnode is not built yet
-5:58: note: cluster.publish: force is not built yet
-6:111: note: advertise.services is not built yet; name the addresses in advertise.networks
+`, `6:111: note: advertise.services is not built yet; name the addresses in advertise.networks
 6:133: note: advertise.readyWhen.http is not built yet
 6:163: note: import is not built yet
 7:23: note: drain.followCordon is not built yet

@@ -1237,7 +1237,10 @@ type InventoryStatus struct {
 	// It has been read whole at least once. Until then nothing is deleted.
 	Synced bool `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
 	// Why the newest read failed, when an older copy is used; else empty.
-	Stale         string `protobuf:"bytes,4,opt,name=stale,proto3" json:"stale,omitempty"`
+	Stale string `protobuf:"bytes,4,opt,name=stale,proto3" json:"stale,omitempty"`
+	// When the source last stood by these nodes, where they are older ones: those
+	// of the copy on disk, or of a server that is away. Absent: they are current.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1298,6 +1301,13 @@ func (x *InventoryStatus) GetStale() string {
 		return x.Stale
 	}
 	return ""
+}
+
+func (x *InventoryStatus) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
 }
 
 // PassStatus is about the passes of the daemon: read, plan, apply, check.
@@ -3896,6 +3906,8 @@ type ListNodesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Where they are known from, and whether that is current.
+	Inventory     *InventoryStatus `protobuf:"bytes,3,opt,name=inventory,proto3" json:"inventory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3942,6 +3954,13 @@ func (x *ListNodesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListNodesResponse) GetInventory() *InventoryStatus {
+	if x != nil {
+		return x.Inventory
+	}
+	return nil
 }
 
 // Op is one change to the kernel.
@@ -5658,12 +5677,13 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\fConfigStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x122\n" +
 	"\x06loaded\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06loaded\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"m\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\x9e\x01\n" +
 	"\x0fInventoryStatus\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\rR\x05nodes\x12\x16\n" +
 	"\x06synced\x18\x03 \x01(\bR\x06synced\x12\x14\n" +
-	"\x05stale\x18\x04 \x01(\tR\x05stale\"\xc1\x02\n" +
+	"\x05stale\x18\x04 \x01(\tR\x05stale\x12/\n" +
+	"\x05as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xc1\x02\n" +
 	"\n" +
 	"PassStatus\x12\x16\n" +
 	"\x06passes\x18\x01 \x01(\x04R\x06passes\x12\x14\n" +
@@ -5898,10 +5918,11 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x10ListNodesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"d\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\xa0\x01\n" +
 	"\x11ListNodesResponse\x12'\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x11.netclass.v1.NodeR\x05nodes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12:\n" +
+	"\tinventory\x18\x03 \x01(\v2\x1c.netclass.v1.InventoryStatusR\tinventory\"\xb4\x01\n" +
 	"\x02Op\x12%\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\x11.netclass.v1.VerbR\x04verb\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12*\n" +
@@ -6250,128 +6271,130 @@ var file_netclass_v1_netclass_proto_depIdxs = []int32{
 	1,   // 1: netclass.v1.Daemon.health:type_name -> netclass.v1.Health
 	70,  // 2: netclass.v1.Daemon.started:type_name -> google.protobuf.Timestamp
 	70,  // 3: netclass.v1.ConfigStatus.loaded:type_name -> google.protobuf.Timestamp
-	70,  // 4: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
-	71,  // 5: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
-	70,  // 6: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
-	17,  // 7: netclass.v1.Status.daemon:type_name -> netclass.v1.Daemon
-	18,  // 8: netclass.v1.Status.config:type_name -> netclass.v1.ConfigStatus
-	19,  // 9: netclass.v1.Status.inventory:type_name -> netclass.v1.InventoryStatus
-	20,  // 10: netclass.v1.Status.pass:type_name -> netclass.v1.PassStatus
-	21,  // 11: netclass.v1.Status.speaker:type_name -> netclass.v1.SpeakerStatus
-	16,  // 12: netclass.v1.Status.conditions:type_name -> netclass.v1.Condition
-	67,  // 13: netclass.v1.Status.router:type_name -> netclass.v1.RouterProof
-	22,  // 14: netclass.v1.GetStatusResponse.status:type_name -> netclass.v1.Status
-	25,  // 15: netclass.v1.Class.traffic:type_name -> netclass.v1.Traffic
-	1,   // 16: netclass.v1.Class.health:type_name -> netclass.v1.Health
-	3,   // 17: netclass.v1.Class.link_state:type_name -> netclass.v1.LinkState
-	26,  // 18: netclass.v1.ListClassesResponse.classes:type_name -> netclass.v1.Class
-	26,  // 19: netclass.v1.GetClassResponse.class:type_name -> netclass.v1.Class
-	1,   // 20: netclass.v1.Table.health:type_name -> netclass.v1.Health
-	31,  // 21: netclass.v1.Table.ipv4:type_name -> netclass.v1.RouteCounts
-	31,  // 22: netclass.v1.Table.ipv6:type_name -> netclass.v1.RouteCounts
-	32,  // 23: netclass.v1.ListTablesResponse.tables:type_name -> netclass.v1.Table
-	0,   // 24: netclass.v1.Route.family:type_name -> netclass.v1.Family
-	4,   // 25: netclass.v1.Route.type:type_name -> netclass.v1.RouteType
-	5,   // 26: netclass.v1.Route.kind:type_name -> netclass.v1.RouteKind
-	2,   // 27: netclass.v1.Route.state:type_name -> netclass.v1.ObjectState
-	0,   // 28: netclass.v1.ShowTableRequest.family:type_name -> netclass.v1.Family
-	32,  // 29: netclass.v1.ShowTableResponse.table:type_name -> netclass.v1.Table
-	35,  // 30: netclass.v1.ShowTableResponse.routes:type_name -> netclass.v1.Route
-	0,   // 31: netclass.v1.Rule.family:type_name -> netclass.v1.Family
-	6,   // 32: netclass.v1.Rule.action:type_name -> netclass.v1.RuleAction
-	7,   // 33: netclass.v1.Rule.kind:type_name -> netclass.v1.RuleKind
-	2,   // 34: netclass.v1.Rule.state:type_name -> netclass.v1.ObjectState
-	0,   // 35: netclass.v1.ListRulesRequest.family:type_name -> netclass.v1.Family
-	38,  // 36: netclass.v1.ListRulesResponse.rules:type_name -> netclass.v1.Rule
-	41,  // 37: netclass.v1.Refusal.path:type_name -> netclass.v1.Path
-	0,   // 38: netclass.v1.Peer.family:type_name -> netclass.v1.Family
-	9,   // 39: netclass.v1.Peer.role:type_name -> netclass.v1.PeerRole
-	8,   // 40: netclass.v1.Peer.state:type_name -> netclass.v1.SessionState
-	70,  // 41: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
-	70,  // 42: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
-	10,  // 43: netclass.v1.Peer.last_down_cause:type_name -> netclass.v1.DownCause
-	71,  // 44: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
-	71,  // 45: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
-	71,  // 46: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
-	71,  // 47: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
-	71,  // 48: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
-	41,  // 49: netclass.v1.Peer.accepted_paths:type_name -> netclass.v1.Path
-	42,  // 50: netclass.v1.Peer.refusals:type_name -> netclass.v1.Refusal
-	0,   // 51: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
-	11,  // 52: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
-	43,  // 53: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
-	0,   // 54: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
-	46,  // 55: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
-	47,  // 56: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
-	12,  // 57: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
-	35,  // 58: netclass.v1.Op.route:type_name -> netclass.v1.Route
-	38,  // 59: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
-	0,   // 60: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
-	50,  // 61: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
-	17,  // 62: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
-	26,  // 63: netclass.v1.Object.class:type_name -> netclass.v1.Class
-	32,  // 64: netclass.v1.Object.table:type_name -> netclass.v1.Table
-	43,  // 65: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
-	47,  // 66: netclass.v1.Object.node:type_name -> netclass.v1.Node
-	16,  // 67: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
-	70,  // 68: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	54,  // 69: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
-	55,  // 70: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
-	14,  // 71: netclass.v1.Answer.outcome:type_name -> netclass.v1.Outcome
-	0,   // 72: netclass.v1.Flow.family:type_name -> netclass.v1.Family
-	5,   // 73: netclass.v1.LookupStep.route_kind:type_name -> netclass.v1.RouteKind
-	62,  // 74: netclass.v1.LookupStep.beat:type_name -> netclass.v1.BeatenRoute
-	5,   // 75: netclass.v1.BeatenRoute.kind:type_name -> netclass.v1.RouteKind
-	60,  // 76: netclass.v1.Explanation.flow:type_name -> netclass.v1.Flow
-	61,  // 77: netclass.v1.Explanation.steps:type_name -> netclass.v1.LookupStep
-	59,  // 78: netclass.v1.Explanation.model:type_name -> netclass.v1.Answer
-	59,  // 79: netclass.v1.Explanation.ebpf:type_name -> netclass.v1.Answer
-	59,  // 80: netclass.v1.Explanation.kernel:type_name -> netclass.v1.Answer
-	25,  // 81: netclass.v1.Explanation.traffic:type_name -> netclass.v1.Traffic
-	13,  // 82: netclass.v1.Explanation.verdict:type_name -> netclass.v1.Verdict
-	0,   // 83: netclass.v1.ExplainRequest.family:type_name -> netclass.v1.Family
-	63,  // 84: netclass.v1.ExplainResponse.explanations:type_name -> netclass.v1.Explanation
-	25,  // 85: netclass.v1.Promise.traffic:type_name -> netclass.v1.Traffic
-	0,   // 86: netclass.v1.Promise.family:type_name -> netclass.v1.Family
-	15,  // 87: netclass.v1.Promise.state:type_name -> netclass.v1.PromiseState
-	70,  // 88: netclass.v1.RouterProof.time:type_name -> google.protobuf.Timestamp
-	0,   // 89: netclass.v1.VerifyRequest.family:type_name -> netclass.v1.Family
-	66,  // 90: netclass.v1.VerifyResponse.promises:type_name -> netclass.v1.Promise
-	67,  // 91: netclass.v1.VerifyResponse.router:type_name -> netclass.v1.RouterProof
-	70,  // 92: netclass.v1.VerifyResponse.time:type_name -> google.protobuf.Timestamp
-	71,  // 93: netclass.v1.VerifyResponse.took:type_name -> google.protobuf.Duration
-	71,  // 94: netclass.v1.VerifyResponse.within:type_name -> google.protobuf.Duration
-	23,  // 95: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
-	27,  // 96: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
-	29,  // 97: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
-	33,  // 98: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
-	36,  // 99: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
-	39,  // 100: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
-	44,  // 101: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
-	48,  // 102: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
-	51,  // 103: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
-	53,  // 104: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
-	57,  // 105: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
-	64,  // 106: netclass.v1.NetClassService.Explain:input_type -> netclass.v1.ExplainRequest
-	68,  // 107: netclass.v1.NetClassService.Verify:input_type -> netclass.v1.VerifyRequest
-	24,  // 108: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
-	28,  // 109: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
-	30,  // 110: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
-	34,  // 111: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
-	37,  // 112: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
-	40,  // 113: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
-	45,  // 114: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
-	49,  // 115: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
-	52,  // 116: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
-	56,  // 117: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
-	58,  // 118: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
-	65,  // 119: netclass.v1.NetClassService.Explain:output_type -> netclass.v1.ExplainResponse
-	69,  // 120: netclass.v1.NetClassService.Verify:output_type -> netclass.v1.VerifyResponse
-	108, // [108:121] is the sub-list for method output_type
-	95,  // [95:108] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	70,  // 4: netclass.v1.InventoryStatus.as_of:type_name -> google.protobuf.Timestamp
+	70,  // 5: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
+	71,  // 6: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
+	70,  // 7: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
+	17,  // 8: netclass.v1.Status.daemon:type_name -> netclass.v1.Daemon
+	18,  // 9: netclass.v1.Status.config:type_name -> netclass.v1.ConfigStatus
+	19,  // 10: netclass.v1.Status.inventory:type_name -> netclass.v1.InventoryStatus
+	20,  // 11: netclass.v1.Status.pass:type_name -> netclass.v1.PassStatus
+	21,  // 12: netclass.v1.Status.speaker:type_name -> netclass.v1.SpeakerStatus
+	16,  // 13: netclass.v1.Status.conditions:type_name -> netclass.v1.Condition
+	67,  // 14: netclass.v1.Status.router:type_name -> netclass.v1.RouterProof
+	22,  // 15: netclass.v1.GetStatusResponse.status:type_name -> netclass.v1.Status
+	25,  // 16: netclass.v1.Class.traffic:type_name -> netclass.v1.Traffic
+	1,   // 17: netclass.v1.Class.health:type_name -> netclass.v1.Health
+	3,   // 18: netclass.v1.Class.link_state:type_name -> netclass.v1.LinkState
+	26,  // 19: netclass.v1.ListClassesResponse.classes:type_name -> netclass.v1.Class
+	26,  // 20: netclass.v1.GetClassResponse.class:type_name -> netclass.v1.Class
+	1,   // 21: netclass.v1.Table.health:type_name -> netclass.v1.Health
+	31,  // 22: netclass.v1.Table.ipv4:type_name -> netclass.v1.RouteCounts
+	31,  // 23: netclass.v1.Table.ipv6:type_name -> netclass.v1.RouteCounts
+	32,  // 24: netclass.v1.ListTablesResponse.tables:type_name -> netclass.v1.Table
+	0,   // 25: netclass.v1.Route.family:type_name -> netclass.v1.Family
+	4,   // 26: netclass.v1.Route.type:type_name -> netclass.v1.RouteType
+	5,   // 27: netclass.v1.Route.kind:type_name -> netclass.v1.RouteKind
+	2,   // 28: netclass.v1.Route.state:type_name -> netclass.v1.ObjectState
+	0,   // 29: netclass.v1.ShowTableRequest.family:type_name -> netclass.v1.Family
+	32,  // 30: netclass.v1.ShowTableResponse.table:type_name -> netclass.v1.Table
+	35,  // 31: netclass.v1.ShowTableResponse.routes:type_name -> netclass.v1.Route
+	0,   // 32: netclass.v1.Rule.family:type_name -> netclass.v1.Family
+	6,   // 33: netclass.v1.Rule.action:type_name -> netclass.v1.RuleAction
+	7,   // 34: netclass.v1.Rule.kind:type_name -> netclass.v1.RuleKind
+	2,   // 35: netclass.v1.Rule.state:type_name -> netclass.v1.ObjectState
+	0,   // 36: netclass.v1.ListRulesRequest.family:type_name -> netclass.v1.Family
+	38,  // 37: netclass.v1.ListRulesResponse.rules:type_name -> netclass.v1.Rule
+	41,  // 38: netclass.v1.Refusal.path:type_name -> netclass.v1.Path
+	0,   // 39: netclass.v1.Peer.family:type_name -> netclass.v1.Family
+	9,   // 40: netclass.v1.Peer.role:type_name -> netclass.v1.PeerRole
+	8,   // 41: netclass.v1.Peer.state:type_name -> netclass.v1.SessionState
+	70,  // 42: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
+	70,  // 43: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
+	10,  // 44: netclass.v1.Peer.last_down_cause:type_name -> netclass.v1.DownCause
+	71,  // 45: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
+	71,  // 46: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
+	71,  // 47: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
+	71,  // 48: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
+	71,  // 49: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
+	41,  // 50: netclass.v1.Peer.accepted_paths:type_name -> netclass.v1.Path
+	42,  // 51: netclass.v1.Peer.refusals:type_name -> netclass.v1.Refusal
+	0,   // 52: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
+	11,  // 53: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
+	43,  // 54: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
+	0,   // 55: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
+	46,  // 56: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
+	47,  // 57: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
+	19,  // 58: netclass.v1.ListNodesResponse.inventory:type_name -> netclass.v1.InventoryStatus
+	12,  // 59: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
+	35,  // 60: netclass.v1.Op.route:type_name -> netclass.v1.Route
+	38,  // 61: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
+	0,   // 62: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
+	50,  // 63: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
+	17,  // 64: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
+	26,  // 65: netclass.v1.Object.class:type_name -> netclass.v1.Class
+	32,  // 66: netclass.v1.Object.table:type_name -> netclass.v1.Table
+	43,  // 67: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
+	47,  // 68: netclass.v1.Object.node:type_name -> netclass.v1.Node
+	16,  // 69: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
+	70,  // 70: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	54,  // 71: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
+	55,  // 72: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
+	14,  // 73: netclass.v1.Answer.outcome:type_name -> netclass.v1.Outcome
+	0,   // 74: netclass.v1.Flow.family:type_name -> netclass.v1.Family
+	5,   // 75: netclass.v1.LookupStep.route_kind:type_name -> netclass.v1.RouteKind
+	62,  // 76: netclass.v1.LookupStep.beat:type_name -> netclass.v1.BeatenRoute
+	5,   // 77: netclass.v1.BeatenRoute.kind:type_name -> netclass.v1.RouteKind
+	60,  // 78: netclass.v1.Explanation.flow:type_name -> netclass.v1.Flow
+	61,  // 79: netclass.v1.Explanation.steps:type_name -> netclass.v1.LookupStep
+	59,  // 80: netclass.v1.Explanation.model:type_name -> netclass.v1.Answer
+	59,  // 81: netclass.v1.Explanation.ebpf:type_name -> netclass.v1.Answer
+	59,  // 82: netclass.v1.Explanation.kernel:type_name -> netclass.v1.Answer
+	25,  // 83: netclass.v1.Explanation.traffic:type_name -> netclass.v1.Traffic
+	13,  // 84: netclass.v1.Explanation.verdict:type_name -> netclass.v1.Verdict
+	0,   // 85: netclass.v1.ExplainRequest.family:type_name -> netclass.v1.Family
+	63,  // 86: netclass.v1.ExplainResponse.explanations:type_name -> netclass.v1.Explanation
+	25,  // 87: netclass.v1.Promise.traffic:type_name -> netclass.v1.Traffic
+	0,   // 88: netclass.v1.Promise.family:type_name -> netclass.v1.Family
+	15,  // 89: netclass.v1.Promise.state:type_name -> netclass.v1.PromiseState
+	70,  // 90: netclass.v1.RouterProof.time:type_name -> google.protobuf.Timestamp
+	0,   // 91: netclass.v1.VerifyRequest.family:type_name -> netclass.v1.Family
+	66,  // 92: netclass.v1.VerifyResponse.promises:type_name -> netclass.v1.Promise
+	67,  // 93: netclass.v1.VerifyResponse.router:type_name -> netclass.v1.RouterProof
+	70,  // 94: netclass.v1.VerifyResponse.time:type_name -> google.protobuf.Timestamp
+	71,  // 95: netclass.v1.VerifyResponse.took:type_name -> google.protobuf.Duration
+	71,  // 96: netclass.v1.VerifyResponse.within:type_name -> google.protobuf.Duration
+	23,  // 97: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
+	27,  // 98: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
+	29,  // 99: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
+	33,  // 100: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
+	36,  // 101: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
+	39,  // 102: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
+	44,  // 103: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
+	48,  // 104: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
+	51,  // 105: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
+	53,  // 106: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
+	57,  // 107: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
+	64,  // 108: netclass.v1.NetClassService.Explain:input_type -> netclass.v1.ExplainRequest
+	68,  // 109: netclass.v1.NetClassService.Verify:input_type -> netclass.v1.VerifyRequest
+	24,  // 110: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
+	28,  // 111: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
+	30,  // 112: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
+	34,  // 113: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
+	37,  // 114: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
+	40,  // 115: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
+	45,  // 116: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
+	49,  // 117: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
+	52,  // 118: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
+	56,  // 119: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
+	58,  // 120: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
+	65,  // 121: netclass.v1.NetClassService.Explain:output_type -> netclass.v1.ExplainResponse
+	69,  // 122: netclass.v1.NetClassService.Verify:output_type -> netclass.v1.VerifyResponse
+	110, // [110:123] is the sub-list for method output_type
+	97,  // [97:110] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_netclass_v1_netclass_proto_init() }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/inventory"
+)
+
+// nodes is the inventory's source in force.
+type nodes struct {
+	source
+	origin origin
+	stop   context.CancelFunc
+}
+
+// source knows the nodes.
+type source interface {
+	Inventory() *routing.Inventory
+	Run(ctx context.Context, notify func())
+}
+
+// origin is all of a configuration that the source depends on.
+type origin struct {
+	file        string
+	kubernetes  routing.Kubernetes // used if file is empty
+	podCIDRs    string
+	publish     string
+	annotations []string
+}
+
+func originOf(c *routing.Config) (origin, bool) {
+	switch {
+	case c.Cluster == nil:
+		return origin{}, false
+	case c.Cluster.Kubernetes == nil:
+		return origin{file: c.Cluster.NodesFile}, true
+	}
+	return origin{
+		kubernetes: *c.Cluster.Kubernetes, podCIDRs: c.Cluster.PodCIDRs, publish: c.Cluster.Publish, annotations: c.Annotations(),
+	}, true
+}
+
+func (o origin) equal(p origin) bool {
+	return o.file == p.file && o.kubernetes == p.kubernetes && o.podCIDRs == p.podCIDRs && o.publish == p.publish &&
+		slices.Equal(o.annotations, p.annotations)
+}
+
+// ofKubernetes returns the source of a configuration that has a cluster to ask.
+func ofKubernetes(o origin, stateDir string, log *slog.Logger) *inventory.Kubernetes {
+	return inventory.NewKubernetes(inventory.KubernetesOptions{
+		Kubeconfig: o.kubernetes.Kubeconfig, Context: o.kubernetes.Context, PodCIDRs: o.podCIDRs,
+		Annotations: o.annotations, StateDir: stateDir, Log: log,
+	})
+}
+
+// follow makes what a configuration names the inventory's source.
+func (d *daemon) follow(c *routing.Config) {
+	origin, wanted := originOf(c)
+	old := d.nodes.Load()
+	if old != nil && wanted && old.origin.equal(origin) {
+		return
+	}
+	// The old source ends before the new one begins: they share a copy on disk.
+	if old != nil {
+		old.stop()
+	}
+	if !wanted {
+		d.nodes.Store(nil)
+		return
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	done := make(chan struct{})
+	next := &nodes{origin: origin, stop: func() { cancel(); <-done }}
+	if origin.file != "" {
+		next.source = inventory.NewFile(origin.file, d.log.Logger)
+	} else {
+		k := ofKubernetes(origin, d.stateDir, d.log.Logger)
+		if origin.publish != "off" {
+			go k.Publish(ctx, d.engine.Wait, origin.publish == "force")
+		}
+		next.source = k
+	}
+	d.nodes.Store(next)
+	go func() {
+		defer close(done)
+		next.Run(ctx, d.engine.Look)
+	}()
+}
+
+// inventory returns the nodes as the source in force knows them.
+func (d *daemon) inventory() *routing.Inventory {
+	if n := d.nodes.Load(); n != nil {
+		return n.Inventory()
+	}
+	return &routing.Inventory{Synced: true, Source: "none configured"}
+}
