@@ -10,15 +10,6 @@ import (
 
 const ours = routing.ProtocolNetclass
 
-// guardObject reports whether a change is one of the guard.
-func guardObject(op routing.Op) bool {
-	switch op.Stage {
-	case routing.StageGuard, routing.StageGuardLookup, routing.StageDropGuard, routing.StageDropGuardLookup:
-		return true
-	}
-	return false
-}
-
 // isGuard tells a guard by what it is, whatever stage it claims.
 func isGuard(op routing.Op) bool {
 	if op.IsRule() {
