@@ -78,7 +78,7 @@ func (a *app) configLine(c *pb.ConfigStatus) cell {
 	case c.GetError() != "":
 		return cell{fmt.Sprintf("%s of %s ago; the newest is refused", c.GetPath(), a.since(c.GetLoaded())), bad}
 	case c.GetLoaded() == nil:
-		return cell{c.GetPath() + ", none yet", faint}
+		return cell{c.GetPath() + ": not there yet, or empty", faint}
 	}
 	return cell{text: fmt.Sprintf("%s, loaded %s ago", c.GetPath(), a.since(c.GetLoaded()))}
 }
