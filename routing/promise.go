@@ -82,13 +82,15 @@ type Promise struct {
 // the worst case of each may lead to a router.
 type RouterProof struct {
 	Proven bool
-	// Misrouted says that it is not proven because of an answer, rather than
-	// because of what is not guarded.
+	// Misrouted says that an answer led to a router.
 	Misrouted bool
-	Reason    string   // why not
-	Covers    []string // what was asked for, for people
-	Flows     int
-	Checked   int
+	// ByChoice says that it is not proven because the configuration, or what this
+	// node lacks, asks for no more.
+	ByChoice bool
+	Reason   string   // why not
+	Covers   []string // what was asked for, for people
+	Flows    int
+	Checked  int
 }
 
 // Verification is the newest look at what the classes promise.

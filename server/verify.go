@@ -48,7 +48,7 @@ func routerProof(found *routing.Verification) *pb.RouterProof {
 	}
 	r := &found.Router
 	return &pb.RouterProof{
-		Proven: r.Proven, Reason: clip(r.Reason, maxText), Misrouted: r.Misrouted, Covers: some(r.Covers),
+		Proven: r.Proven, Reason: clip(r.Reason, maxText), Misrouted: r.Misrouted, ByChoice: r.ByChoice, Covers: some(r.Covers),
 		Flows: uint32(r.Flows), Checked: uint32(r.Checked), Time: stamp(found.At),
 	}
 }

@@ -26,8 +26,10 @@ each other node and both families, the kernel is asked where a packet would go.
 
 The daemon does the same by itself after every pass that changed something and at
 every resync; in a large cluster the nodes have their turn, and so they have here
-without --all. Exit code 3: something is VIOLATED, or a packet of the cluster
-goes to a router.`,
+without --all. The last line says whether a router can come to carry a packet of
+the cluster: PROVEN when guard and fence are in the kernel and no answer to any
+kind of packet leads to a router. Exit code 3: something is VIOLATED, or that is
+NOT PROVEN although the configuration asks for it.`,
 		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			resp, err := c.Verify(ctx, all, a.family())
@@ -41,7 +43,7 @@ goes to a router.`,
 			if !done {
 				a.promises(resp)
 			}
-			if resp.GetRouter().GetMisrouted() {
+			if r := resp.GetRouter(); !r.GetProven() && !r.GetByChoice() {
 				return errDegraded
 			}
 			for _, p := range resp.GetPromises() {
@@ -119,15 +121,15 @@ func proof(p *pb.RouterProof) cell {
 		return cell{"NOT PROVEN (not looked at yet)", fair}
 	case p.GetProven():
 		return cell{"PROVEN", good}
-	case p.GetMisrouted():
-		return cell{"NOT PROVEN (" + clean(p.GetReason()) + ")", bad}
+	case p.GetByChoice():
+		return cell{"NOT PROVEN (" + clean(p.GetReason()) + ")", fair}
 	}
-	return cell{"NOT PROVEN (" + clean(p.GetReason()) + ")", fair}
+	return cell{"NOT PROVEN (" + clean(p.GetReason()) + ")", bad}
 }
 
 // routerLine is the proof in the status.
 func (a *app) routerLine(s *pb.Status) cell {
-	if s.GetRouter() == nil && s.GetClasses() == 0 {
+	if s.GetClasses() == 0 {
 		return cell{} // there is nothing to prove
 	}
 	c := proof(s.GetRouter())

@@ -119,7 +119,7 @@ func (e *Engine) verifying(ctx context.Context) {
 // news reports whether there is something to tell of that was not so before.
 func news(old, found *routing.Verification) bool {
 	return old == nil || !slices.Equal(old.Promises, found.Promises) || old.Router.Proven != found.Router.Proven ||
-		old.Router.Misrouted != found.Router.Misrouted || old.Router.Reason != found.Router.Reason
+		old.Router.Misrouted != found.Router.Misrouted || old.Router.ByChoice != found.Router.ByChoice || old.Router.Reason != found.Router.Reason
 }
 
 // reshow puts what was found, and is no news, into the state that is shown. A
@@ -137,7 +137,7 @@ func (e *Engine) reshow(found *routing.Verification) {
 
 // faulty reports whether something is found that a second look may disprove.
 func faulty(f *routing.Verification) bool {
-	return f != nil && (f.Router.Misrouted || slices.ContainsFunc(f.Promises, func(p routing.Promise) bool { return p.State == routing.PromiseViolated }))
+	return f != nil && (!f.Router.Proven && !f.Router.ByChoice || slices.ContainsFunc(f.Promises, func(p routing.Promise) bool { return p.State == routing.PromiseViolated }))
 }
 
 // viewOf is what the promises are, by a state and a picture of the kernel.
@@ -277,7 +277,7 @@ func (e *Engine) violations(p *routing.Plan) {
 	switch {
 	case found.Router.Misrouted:
 		e.conditions.add("router", misrouted, found.Router.Reason)
-	case !found.Router.Proven:
+	case !found.Router.Proven && !found.Router.ByChoice:
 		e.conditions.add("router", "NotProven", found.Router.Reason)
 	}
 }

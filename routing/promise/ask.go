@@ -244,7 +244,7 @@ func (v *View) describe(a netip.Addr) string {
 		return "this node"
 	case v.nodes[a] != "":
 		return "node " + v.nodes[a]
-	case v.gateways[a] || v.others[a]:
+	case v.gateways[hopOf(a, "")] || v.others[hopOf(a, "")]:
 		return "a router"
 	case name != "":
 		return "an address of " + name

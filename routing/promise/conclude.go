@@ -26,7 +26,7 @@ func (v *View) Conclude(c *Checks, answers []routing.Answer) *routing.Verificati
 	out.Router = routing.RouterProof{Flows: c.proofs, Proven: true}
 	why, choice := v.unguarded()
 	if why != "" {
-		out.Router.Proven, out.Router.Reason = false, why
+		out.Router.Proven, out.Router.Reason, out.Router.ByChoice = false, why, choice
 	}
 	for i := range c.List {
 		check := &c.List[i]
@@ -48,7 +48,7 @@ func (v *View) Conclude(c *Checks, answers []routing.Answer) *routing.Verificati
 // count adds a judgement to a promise and reports whether it is none that holds.
 func count(p *routing.Promise, check *Check, j judgement) bool {
 	p.Checked++
-	state := routing.PromiseHeld
+	var state routing.PromiseState
 	switch {
 	case j.verdict == routing.VerdictOK:
 		return false
@@ -94,20 +94,24 @@ func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer,
 		proof.Checked++
 	}
 	why := v.router(check.Flow, a, model)
-	if why == "" {
-		why = v.disagreement(check.Flow, *model, a)
-	}
 	if why == "" && check.Flow.IIF != "" {
 		datapath := v.fib.Lookup(fib.Flow(check.Flow), fib.BPF)
 		if why = v.router(check.Flow, v.answer(datapath), &datapath); why != "" {
 			why += ", by bpf_fib_lookup"
 		}
 	}
-	if why == "" || choice && check.nobody {
+	misrouted := why != ""
+	if !misrouted {
+		why = v.disagreement(check.Flow, *model, a)
+	}
+	if why == "" || misrouted && choice && check.nobody {
 		return false
 	}
-	if !proof.Misrouted { // an answer says more than what is missing
-		proof.Proven, proof.Misrouted, proof.Reason = false, true, fmt.Sprintf("%s to %s: %s", check.source(), check.target(), why)
+	// The first that is misrouted says most, and any answer more than what is
+	// missing by choice.
+	if misrouted && !proof.Misrouted || proof.Proven || proof.ByChoice {
+		proof.Proven, proof.Misrouted, proof.ByChoice = false, misrouted, false
+		proof.Reason = fmt.Sprintf("%s to %s: %s", check.source(), check.target(), why)
 	}
 	return true
 }

@@ -59,15 +59,15 @@ func (v *View) verdict(e *routing.Explanation, c *routing.Class, model fib.Resul
 		return
 	}
 	e.Verdict, e.Reason = routing.VerdictOK, "no class promises anything about it"
-	switch {
-	case a.Outcome == routing.OutcomeForward:
+	switch a.Outcome {
+	case routing.OutcomeForward:
 		if v.outside(e.Flow.Dst) {
 			return
 		}
 		if why := v.router(e.Flow, a, &model); why != "" {
 			e.Verdict, e.Reason, e.Failed = routing.VerdictWrongLink, why, true
 		}
-	case a.Outcome == routing.OutcomeLocal:
+	case routing.OutcomeLocal:
 		e.Reason = "is delivered on this node"
 	default:
 		want := v.intended().Lookup(fib.Flow(e.Flow), fib.Stack)

@@ -172,11 +172,11 @@ func (v *View) router(flow routing.Flow, a routing.Answer, model *fib.Result) st
 		return ""
 	}
 	switch {
-	case v.gateways[a.Via]:
+	case v.gateways[hopOf(a.Via, a.Link)]:
 		return fmt.Sprintf("goes to the router %s on %s%s", a.Via, a.Link, by(model, a))
 	case a.Via.IsValid() && (v.nodes[a.Via] != "" || v.own[a.Via] || v.podAddress(a.Via)):
 		return ""
-	case v.others[a.Via]:
+	case v.others[hopOf(a.Via, a.Link)]:
 		return fmt.Sprintf("goes to the router %s on %s%s", a.Via, a.Link, by(model, a))
 	case !v.leadsOut(a.Link) || v.cni(a.Link):
 		return ""

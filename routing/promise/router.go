@@ -65,7 +65,7 @@ func (v *View) linkNetworks(f routing.Family) []netip.Prefix {
 func (v *View) unguarded() (why string, choice bool) {
 	names := v.inside()
 	if len(names) == 0 {
-		return "", false
+		return "no class carries traffic between nodes or pods", true
 	}
 	if v.Config.Guard == nil {
 		return "there is no guard for " + strings.Join(names, ", "), true
@@ -223,7 +223,7 @@ func (v *View) suspects(networks []netip.Prefix) []*target {
 	var all []*target
 	for i := range v.Kernel.Routes {
 		r := &v.Kernel.Routes[i]
-		if v.nodes[r.Via] != "" && !v.gateways[r.Via] {
+		if v.nodes[r.Via] != "" && !v.gateways[hopOf(r.Via, r.Link)] {
 			continue // as nearly all
 		}
 		if r.Type != routing.Unicast || len(all) == maxSuspects || !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return covers(n, r.Dst) }) {

@@ -230,7 +230,7 @@ func (v *View) stray(p netip.Prefix, from source) netip.Addr {
 	best := v.host(p)
 	for k := range uint64(64) {
 		a := scatter(p, k)
-		if !p.Contains(a) || v.own[a] || v.nodes[a] != "" || v.gateways[a] || v.others[a] {
+		if !p.Contains(a) || v.own[a] || v.nodes[a] != "" || v.gateways[hopOf(a, "")] || v.others[hopOf(a, "")] {
 			continue
 		}
 		r := v.fib.Lookup(fib.Flow{Dst: a, Src: from.src, IIF: from.iif}, fib.Stack)

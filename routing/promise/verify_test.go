@@ -135,7 +135,7 @@ PROVEN`},
 pod-pod pods->pods ipv4 VIOLATED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) prohibit, where pod0 via 10.48.0.2 is planned
 world-pod pods->world ipv4 VIOLATED: pod of k8s-1 (10.244.1.6) to the world (192.0.2.1) prohibit, where ingress0 via 10.47.0.254 is planned
 world-pod loadBalancers->world ipv4 VIOLATED: an address of loadBalancers (10.47.64.6) to the world (192.0.2.1) prohibit, where ingress0 via 10.47.0.254 is planned
-MISROUTED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6): the kernel answers prohibit, its rules and routes give pod0 via 10.48.0.2`},
+NOT PROVEN: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6): the kernel answers prohibit, its rules and routes give pod0 via 10.48.0.2`},
 		{name: "a rule that is not modelled", bend: func(w *world) {
 			w.rule(400, "10.244.0.0/16", main)
 			for i := range w.kernel.Rules {

@@ -35,7 +35,7 @@ type View struct {
 	places routing.PerFamily[[]place]
 	// gateways are the routers that the configuration names, others the next hops
 	// of default routes.
-	gateways, others map[netip.Addr]bool
+	gateways, others map[hop]bool
 
 	fib      *fib.FIB
 	carrier  func() *fib.FIB // of a kernel that ignores routes without carrier
@@ -50,7 +50,7 @@ func New(in Inputs) *View {
 		self:   in.Inventory.Node(in.Node),
 		links:  make(map[string]*routing.Link, len(in.Kernel.Links)),
 		own:    map[netip.Addr]bool{}, nodes: make(map[netip.Addr]string, 4*len(in.Inventory.Nodes)),
-		gateways: map[netip.Addr]bool{}, others: map[netip.Addr]bool{},
+		gateways: map[hop]bool{}, others: map[hop]bool{},
 		fib: fib.New(in.Kernel),
 	}
 	v.carrier = sync.OnceValue(func() *fib.FIB { return fib.New(in.Kernel, fib.IgnoreLinkDown()) })
@@ -137,30 +137,43 @@ func refer(ref routing.AddressRef, n *routing.Node) (netip.Addr, bool) {
 }
 
 func (v *View) findGateways() {
-	add := func(refs routing.PerFamily[routing.AddressRef]) {
+	add := func(refs routing.PerFamily[routing.AddressRef], link string) {
 		for _, f := range routing.Families {
 			if a, ok := refer(refs.Of(f), v.self); ok {
-				v.gateways[a] = true
+				v.gateways[hopOf(a, link)] = true
 			}
 		}
 	}
 	for i := range v.Config.Tables {
 		if d := v.Config.Tables[i].Routes.Default; d != nil {
-			add(d.Gateway)
+			add(d.Gateway, d.Link)
 		}
 	}
 	if v.Config.BGP != nil {
 		for i := range v.Config.BGP.Upstreams {
-			add(v.Config.BGP.Upstreams[i].Address)
+			add(v.Config.BGP.Upstreams[i].Address, v.Config.BGP.Upstreams[i].Link)
 		}
 	}
 	for _, routes := range [][]routing.Route{v.Kernel.Routes, v.Plan.Routes} {
 		for i := range routes {
 			if r := &routes[i]; r.Dst.Bits() == 0 && r.Via.IsValid() {
-				v.others[r.Via] = true
+				v.others[hopOf(r.Via, r.Link)] = true
 			}
 		}
 	}
+}
+
+// hop is a next hop. A link-local address is one on its link only.
+type hop struct {
+	addr netip.Addr
+	link string // of a link-local one
+}
+
+func hopOf(a netip.Addr, link string) hop {
+	if !a.IsLinkLocalUnicast() {
+		link = ""
+	}
+	return hop{a, link}
 }
 
 // linkClass returns the class of the link that is no pod's, or nil.

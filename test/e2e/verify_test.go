@@ -31,7 +31,6 @@ type verified struct {
 		Reason            string
 		Checked           int
 	}
-	exit int
 }
 
 // ctl runs netclassctl for its answer and its exit code.
@@ -75,7 +74,7 @@ func stand(ctx context.Context, d *lab.Netclassd, proven bool, other map[string]
 		return err
 	}
 	var wrong []string
-	said, violated := v.states(), v.Router.Misrouted
+	said, violated := v.states(), !v.Router.Proven
 	for _, promise := range seedPromises {
 		for _, f := range routing.Families {
 			name := promise + " " + f.String()

@@ -5419,7 +5419,7 @@ type RouterProof struct {
 	Proven bool                   `protobuf:"varint,1,opt,name=proven,proto3" json:"proven,omitempty"`
 	// Why it is not.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// It is not because of an answer, rather than because of what is missing.
+	// An answer led to a router.
 	Misrouted bool `protobuf:"varint,3,opt,name=misrouted,proto3" json:"misrouted,omitempty"`
 	// What was asked for, for people.
 	Covers []string `protobuf:"bytes,4,rep,name=covers,proto3" json:"covers,omitempty"`
@@ -5427,7 +5427,10 @@ type RouterProof struct {
 	Flows   uint32 `protobuf:"varint,5,opt,name=flows,proto3" json:"flows,omitempty"`
 	Checked uint32 `protobuf:"varint,6,opt,name=checked,proto3" json:"checked,omitempty"`
 	// When.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`
+	// It is not proven because the configuration, or what this node lacks, asks for
+	// no more.
+	ByChoice      bool `protobuf:"varint,8,opt,name=by_choice,json=byChoice,proto3" json:"by_choice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5509,6 +5512,13 @@ func (x *RouterProof) GetTime() *timestamppb.Timestamp {
 		return x.Time
 	}
 	return nil
+}
+
+func (x *RouterProof) GetByChoice() bool {
+	if x != nil {
+		return x.ByChoice
+	}
+	return false
 }
 
 type VerifyRequest struct {
@@ -6031,7 +6041,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\awaiting\x18\t \x01(\rR\awaiting\x12\x16\n" +
 	"\x06shared\x18\n" +
 	" \x01(\rR\x06shared\x12\x1a\n" +
-	"\bviolated\x18\v \x01(\rR\bviolated\"\xd3\x01\n" +
+	"\bviolated\x18\v \x01(\rR\bviolated\"\xf0\x01\n" +
 	"\vRouterProof\x12\x16\n" +
 	"\x06proven\x18\x01 \x01(\bR\x06proven\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
@@ -6039,7 +6049,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x06covers\x18\x04 \x03(\tR\x06covers\x12\x14\n" +
 	"\x05flows\x18\x05 \x01(\rR\x05flows\x12\x18\n" +
 	"\achecked\x18\x06 \x01(\rR\achecked\x12.\n" +
-	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"N\n" +
+	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
+	"\tby_choice\x18\b \x01(\bR\bbyChoice\"N\n" +
 	"\rVerifyRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\x12+\n" +
 	"\x06family\x18\x02 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\"\xb6\x02\n" +
