@@ -16,6 +16,12 @@ TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr gcc:gcc /usr/include/std
 # Packages whose tests run under the race detector: those with goroutines.
 RACE := ./routing/engine/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
 
+# Packages that watch real daemons by the clock: one after the other, so that they
+# do not measure each other.
+REAL := ./test/lab/... ./test/e2e/... ./test/faults/... ./test/interop/...
+
+TEST_ENV = NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,10 +37,9 @@ demo: demo-packages build ## a three-node cluster on this machine, its classes a
 
 .PHONY: test
 test: test-packages build bin/grpcurl ## every test, with real kernel, BIRD and FRR (root)
-	NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl \
-		$(GO) test -timeout 15m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE)))
-	NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl \
-		CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
+	$(TEST_ENV) $(GO) test -timeout 15m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL)))
+	$(TEST_ENV) CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
+	$(TEST_ENV) $(GO) test -p 1 -timeout 15m $(REAL)
 
 bin/grpcurl: tools.mod tools.sum
 	CGO_ENABLED=0 $(GO) build -modfile=tools.mod -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
