@@ -38,12 +38,18 @@ the other's route goes, or takes its place in one step, and nothing is removed
 before the nodes are known. It is done once: routes that come back afterwards are
 the other's again.
 
-To replace BIRD, end it so that its routes stay, and start netclassd:
+To replace BIRD:
 
     netclassd adopt --protocol bird --table pods --dry-run
     netclassd adopt --protocol bird --table pods
-    birdc graceful restart        # or kill -9; not a plain stop
-    systemctl start netclassd`,
+    systemctl start netclassd
+    systemctl stop bird
+
+BIRD may be ended first if its routes stay: by "birdc graceful restart" or by
+SIGKILL, not by a plain stop. Until BIRD has ended it has the sessions, and peers
+know this node from it. Nodes that still run BIRD by hand lose their routes to
+this one while the sessions change hands, unless both sides have "graceful
+restart" configured: change those nodes over one after the other at a quiet time.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return adopt(cmd, f, protocol, table, dry) },
 	}
