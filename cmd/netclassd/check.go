@@ -50,8 +50,19 @@ func check(cmd *cobra.Command, file string) error {
 	if len(errs) > 0 {
 		return exitError{fmt.Errorf("%s: %s", file, count(len(errs), "error")), exitConfig}
 	}
+	if n := len(problems.Unbuilt()); n > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, but this build of netclassd refuses to run it: %s\n", file, notBuilt(n))
+		return nil
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: ok%s\n", file, summary(config, nodes))
 	return nil
+}
+
+func notBuilt(n int) string {
+	if n == 1 {
+		return "1 feature is not built"
+	}
+	return fmt.Sprintf("%d features are not built", n)
 }
 
 // checkNodes reads the nodes file that a configuration names, if it does.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,10 +54,66 @@ func flush(cmd *cobra.Command, f *flags) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "flushed %s\n", count(n, "object"))
+	if left, err := k.Dump(ctx); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "netclassd: warning: not known whether something of ours is left: %v\n", err)
+	} else if what := leftover(own, left); what != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "netclassd: warning: the kernel still has %s, which neither the state in %s nor the configuration %s names: if they are netclassd's, run flush with the right --state-dir or --config\n",
+			what, f.stateDir, f.config)
+	}
 	if unknown != nil {
 		return fmt.Errorf("flush: what an older configuration left is not known: %w", unknown)
 	}
 	return nil
+}
+
+// leftover says which rules and routes with our protocol numbers a picture of the
+// kernel has; "" when there are none.
+func leftover(own routing.Ownership, k *routing.Kernel) string {
+	protocols := append(slices.Clone(own.Protocols), routing.ProtocolNetclass)
+	var tables, priorities []uint32
+	routes, rules := 0, 0
+	for i := range k.Routes {
+		if r := &k.Routes[i]; slices.Contains(protocols, r.Protocol) {
+			routes++
+			tables = append(tables, uint32(r.Table))
+		}
+	}
+	for i := range k.Rules {
+		if r := &k.Rules[i]; slices.Contains(protocols, r.Protocol) {
+			rules++
+			priorities = append(priorities, r.Priority)
+		}
+	}
+	var parts []string
+	if rules > 0 {
+		parts = append(parts, fmt.Sprintf("%s at %s", count(rules, "rule"), numbers("priority", "priorities", priorities)))
+	}
+	if routes > 0 {
+		parts = append(parts, fmt.Sprintf("%s in %s", count(routes, "route"), numbers("table", "tables", tables)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, " and ") + " of netclassd's protocol number"
+}
+
+// numbers writes "table 47", "tables 47, 48", with not too many of them.
+func numbers(one, many string, ns []uint32) string {
+	const most = 10
+	slices.Sort(ns)
+	ns = slices.Compact(ns)
+	if len(ns) == 1 {
+		return fmt.Sprintf("%s %d", one, ns[0])
+	}
+	var texts []string
+	for _, n := range ns[:min(len(ns), most)] {
+		texts = append(texts, fmt.Sprint(n))
+	}
+	text := many + " " + strings.Join(texts, ", ")
+	if len(ns) > most {
+		text += fmt.Sprintf(" and %d more", len(ns)-most)
+	}
+	return text
 }
 
 // owned returns what the state directory and the configuration name as ours. A
