@@ -29,6 +29,11 @@ func (r *reader) checkFences() {
 	}
 	if r.config.Guard != nil {
 		r.checkStopped(r.config.Guard.Networks, r.guard, "guard")
+		for _, name := range r.config.Guard.Networks {
+			if name == "services" || name == "loadBalancers" {
+				r.guard.Warnf("guard: %s: a node's own connection to such an address is looked up before it is translated, and would stop here; fence it instead", name)
+			}
+		}
 	}
 }
 

@@ -390,3 +390,22 @@ func TestTwinAddressKeepsTheSession(t *testing.T) {
 		t.Errorf("k8s-2: %q", s.Reason)
 	}
 }
+
+// A router that is called like a node does not take that node's sessions.
+func TestRouterNamedLikeANode(t *testing.T) {
+	w := seed()
+	healthy := w.make()
+	w.Config.BGP.Upstreams[0].Name = "k8s-2"
+	p := w.make()
+	seen := make(map[routing.SessionKey]bool)
+	for _, n := range p.Speak.Neighbors {
+		if seen[n.Key] || n.Upstream {
+			t.Errorf("session %s, upstream %t", n.Key, n.Upstream)
+		}
+		seen[n.Key] = true
+	}
+	if got, want := len(seen), len(healthy.Speak.Neighbors)-2; got != want {
+		t.Errorf("%d sessions, want %d", got, want)
+	}
+	wantSaid(t, p, "peer/k8s-2/ipv4 NoSession: no session with the router k8s-2: a node has this name too; give the router another")
+}

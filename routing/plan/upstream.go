@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 
 	"netclass.dev/routing"
 )
@@ -10,6 +11,12 @@ import (
 func (m *maker) upstream(b *routing.BGP, u *routing.Upstream) {
 	for _, f := range routing.Families {
 		if !u.Address.Of(f).Given() {
+			continue
+		}
+		if m.isNode(u.Name) {
+			// Sessions are told apart by name: one row for both would mix them up.
+			m.condition("peer/"+routing.SessionKey{Peer: u.Name, Family: f}.String(), "NoSession",
+				"no session with the router %s: a node has this name too; give the router another", u.Name)
 			continue
 		}
 		nb, why := m.upstreamSession(u, f)
@@ -50,6 +57,10 @@ func (m *maker) upstreamSession(u *routing.Upstream, f routing.Family) (nb routi
 		Key: key, Upstream: true, Link: u.Link, Local: local, Remote: remote, PeerASN: u.PeerASN,
 		Password: password, GTSM: u.GTSM, Multihop: u.Multihop, Timers: u.Timers, RestartTime: u.GracefulRestart,
 	}, why
+}
+
+func (m *maker) isNode(name string) bool {
+	return slices.ContainsFunc(m.nodes, func(n routing.Node) bool { return n.Name == name })
 }
 
 // router returns an upstream's address. A mistyped annotation, or this node
