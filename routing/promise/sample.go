@@ -52,7 +52,7 @@ func (v *View) pod(f routing.Family) (source, string) {
 		}
 	}
 	if s.iif == "" {
-		if r := v.fib.Lookup(fib.Flow{Dst: s.src}, fib.Stack); r.Action == fib.Forward {
+		if r := v.fib.Lookup(fib.Flow{Dst: s.src}, fib.Stack); r.Action == fib.Forward && r.Route.Dst.Bits() > 0 && !r.Route.Via.IsValid() {
 			s.iif = r.Route.Link
 		}
 	}
