@@ -177,6 +177,8 @@ func (h *hand) Probe(ctx context.Context, link string, hop netip.Addr) (bool, er
 	if alive {
 		took = 200 * time.Millisecond
 	}
+	last := hop.As16() // no two answers at the same instant
+	took += time.Duration(last[15])*2*time.Millisecond + time.Duration(hop.BitLen())*11*time.Microsecond
 	select {
 	case <-ctx.Done():
 		return false, ctx.Err()

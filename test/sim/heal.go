@@ -44,6 +44,7 @@ func (w *world) heal() {
 	}
 	w.healOthers()
 	w.changed()
+	w.wait(0) // the kernel's events first, in every replay
 	w.look()
 	w.pass(40 * time.Second)
 	if len(w.found) > 0 {

@@ -184,8 +184,11 @@ func (s *speaker) follow() {
 			se.Doubt = false
 			se.stop()
 		case up && se.timer == nil:
-			se.pulse = time.AfterFunc(doubtAfter, func() { s.doubt(se) })
-			s.after(se, holdTimer, func() {
+			// No two at the same instant: their order would be anybody's, and a
+			// history would not replay.
+			apart := s.w.delay(se.Key, se.turns) / 20
+			se.pulse = time.AfterFunc(doubtAfter+apart, func() { s.doubt(se) })
+			s.after(se, holdTimer-apart, func() {
 				s.down(se, routing.CauseHoldTimer)
 			})
 		case !up && se.timer == nil:
