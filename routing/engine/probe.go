@@ -107,6 +107,7 @@ func (ss *sessions) takeDead() {
 			switch {
 			case v.number != v.of.vigil:
 			case v.of.held:
+				v.of.lost = " and it does not answer"
 				v.of.drop()
 			case v.of.doubt:
 				v.of.silent = true

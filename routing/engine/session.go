@@ -28,6 +28,7 @@ type session struct {
 	synced   bool
 	held     bool      // it is down, and its paths still count
 	until    time.Time // of held, or of waiting for end-of-RIB
+	lost     string    // what ended that, for people
 	cause    routing.DownCause
 	offered  time.Duration // the peer's restart time
 
@@ -124,7 +125,7 @@ func (ss *sessions) update(ctx context.Context, now time.Time, reported []routin
 		if s.neighbor.Upstream {
 			continue
 		}
-		p := routing.Peering{Key: key, Paths: s.paths, Synced: s.synced, Held: s.held}
+		p := routing.Peering{Key: key, Paths: s.paths, Synced: s.synced, Held: s.held, Why: s.why()}
 		if s.silent {
 			p.Paths, p.Synced = nil, true
 		}
@@ -157,7 +158,7 @@ func (s *session) established(now time.Time, r *routing.Session, anew bool) {
 		s.until = now.Add(s.holdTime())
 		s.silent = false
 	}
-	s.up, s.held = true, false
+	s.up, s.held, s.lost = true, false, ""
 	s.answers(now, !r.Doubt)
 	s.cause, s.offered = routing.CauseNone, r.PeerRestartTime
 	s.synced = r.EndOfRIB || !now.Before(s.until)
@@ -184,7 +185,7 @@ func (s *session) answers(now time.Time, yes bool) {
 // ended decides by the cause whether the paths of a session outlive it.
 func (s *session) ended(now time.Time, cause routing.DownCause) {
 	silent := s.silent
-	s.up, s.cause, s.doubt, s.silent = false, cause, false, false
+	s.up, s.cause, s.doubt, s.silent, s.lost = false, cause, false, false, ""
 	s.stopVigil()
 	hold := min(s.holdTime(), s.offered)
 	if silent || cause == routing.CauseCease || cause == routing.CauseError || hold <= 0 {
@@ -198,8 +199,25 @@ func (s *session) ended(now time.Time, cause routing.DownCause) {
 // expire ends a hold, or the wait for end-of-RIB, whose time is over.
 func (s *session) expire(now time.Time) {
 	if !s.up && !s.synced && !now.Before(s.until) {
+		if len(s.paths) > 0 {
+			s.lost = " for longer than its paths are held"
+		}
 		s.drop()
 	}
+}
+
+// why says why nothing that the peer has said counts; "" when something does, or
+// when it is for the peer to say something.
+func (s *session) why() string {
+	switch {
+	case s.silent:
+		return "it does not answer on " + s.neighbor.Link
+	case s.up || len(s.paths) > 0:
+		return ""
+	case s.cause == routing.CauseNone:
+		return "no session yet"
+	}
+	return "its session is down (" + s.cause.String() + ")" + s.lost
 }
 
 // drop forgets the paths: the fallback carries on.

@@ -27,6 +27,7 @@ func TestSessionEnds(t *testing.T) {
 		config  []string
 		dead    time.Duration // since the end; -1: lives
 		looks   []look
+		why     string // of the class, in the end
 	}{
 		"connection lost, alive": {
 			cause: routing.CauseConnection, dead: -1,
@@ -41,7 +42,7 @@ func TestSessionEnds(t *testing.T) {
 			looks: []look{{9900 * time.Millisecond, true}, {10100 * time.Millisecond, false}},
 		},
 		"connection lost, dead": {
-			cause: routing.CauseConnection,
+			cause: routing.CauseConnection, why: "its session is down (connection lost) and it does not answer",
 			looks: []look{{2 * time.Second, true}, {3900 * time.Millisecond, false}},
 		},
 		"dies later in the hold": {
@@ -49,14 +50,14 @@ func TestSessionEnds(t *testing.T) {
 			looks: []look{{5 * time.Second, true}, {8900 * time.Millisecond, false}},
 		},
 		"hold timer, alive": {
-			cause: routing.CauseHoldTimer, dead: -1,
+			cause: routing.CauseHoldTimer, dead: -1, why: "its session is down (hold timer expired) for longer than its paths are held",
 			looks: []look{{3 * time.Second, true}, {9900 * time.Millisecond, true}, {10100 * time.Millisecond, false}},
 		},
 		"hold timer, silent": {
 			cause: routing.CauseHoldTimer,
 			looks: []look{{900 * time.Millisecond, true}, {1200 * time.Millisecond, false}},
 		},
-		"cease":        {cause: routing.CauseCease, dead: -1, looks: []look{{100 * time.Millisecond, false}}},
+		"cease":        {cause: routing.CauseCease, dead: -1, looks: []look{{100 * time.Millisecond, false}}, why: "its session is down (cease)"},
 		"notification": {cause: routing.CauseError, dead: -1, looks: []look{{100 * time.Millisecond, false}}},
 		"peer without graceful restart": {
 			cause: routing.CauseConnection, restart: -1, dead: -1, looks: []look{{100 * time.Millisecond, false}},
@@ -99,6 +100,12 @@ func TestSessionEnds(t *testing.T) {
 					return rt.Dst.String() == "10.244.2.0/24" && rt.Metric == routing.MetricFallback
 				}) {
 					t.Error("no fallback")
+				}
+				for _, c := range r.state().Plan.Classes {
+					want := "1 of 4 pod CIDRs of peers are not reached over pod0: k8s-2 (" + tt.why + ")"
+					if tt.why != "" && c.Class.Name == "pod-pod" && c.Reason != want {
+						t.Errorf("class says %q, want %q", c.Reason, want)
+					}
 				}
 				before, probes := r.kernel.count()
 				r.wait(10 * time.Second)

@@ -60,7 +60,8 @@ func (m *maker) class(c *routing.Class) routing.ClassStatus {
 	}
 	if st.Separated < st.Peers {
 		st.Health = routing.Shared
-		st.Reason = fmt.Sprintf("%d of %d pod CIDRs of peers are not reached over %s", st.Peers-st.Separated, st.Peers, c.Link)
+		st.Reason = fmt.Sprintf("%d of %d pod CIDRs of peers are not reached over %s: %s",
+			st.Peers-st.Separated, st.Peers, c.Link, m.unseparated(m.tallies[c.Link], c.Link))
 	}
 	return st
 }

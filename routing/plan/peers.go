@@ -40,9 +40,10 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 			}
 			f := routing.FamilyOf(dst.Addr())
 			tally.peers++
-			separated := false
+			separated, why := false, ""
 			if p.Learn == routing.LearnNodes {
-				separated = m.pathTo(t, p, i, dst, usable[f], wait)
+				why = m.pathTo(t, p, i, dst, usable[f], wait)
+				separated = why == ""
 			} else if holder, ok := m.holder(packed(t.ID, dst, routing.MetricPath)); ok {
 				separated = holder == i
 			}
@@ -50,9 +51,11 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 			switch {
 			case separated:
 				tally.separated++
+				continue
 			case second:
 				tally.fallback++
 			}
+			tally.miss(missed{i, dst, why})
 		}
 	}
 }
@@ -69,8 +72,9 @@ func (m *maker) tally(link string, table routing.TableID) *tally {
 	return m.tallies[link]
 }
 
-// pathTo plans the class path of one CIDR straight from the inventory.
-func (m *maker) pathTo(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, down string, wait func(what, why string)) bool {
+// pathTo plans the class path of one CIDR straight from the inventory, or says why
+// it cannot.
+func (m *maker) pathTo(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, down string, wait func(what, why string)) string {
 	hop, why := m.nodeAddress(node, p.NextHop, p.Link, routing.FamilyOf(dst.Addr()))
 	if why == "" {
 		why = down
@@ -80,9 +84,12 @@ func (m *maker) pathTo(t *routing.Table, p *routing.Peers, node int, dst netip.P
 	}
 	if why != "" {
 		wait("path to "+dst.String(), why)
-		return false
+		return why
 	}
-	return m.add(classPath(t, p, dst, hop))
+	if !m.add(classPath(t, p, dst, hop)) {
+		return "another route has its place"
+	}
+	return ""
 }
 
 // pathProblem says why a class path cannot use a next hop; "" when it can.

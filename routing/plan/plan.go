@@ -65,6 +65,8 @@ type maker struct {
 type tally struct {
 	table                      routing.TableID
 	peers, separated, fallback int
+	missed                     []missed // of the first few nodes
+	missing, last              int      // nodes with a CIDR that is not separated, and the last of them
 }
 
 func newMaker(in *routing.Inputs) *maker {
