@@ -82,7 +82,7 @@ var mutations = []mutation{
 	{"paths are held for ever", []edit{{"routing/engine/session.go",
 		"if !s.up && !s.synced && !now.Before(s.until) {", "if !s.up && !s.synced && now.IsZero() {"}}},
 	{"paths are held though the next hop is dead", []edit{{"routing/engine/probe.go",
-		"case v.of.held:\n\t\t\t\tv.of.drop()", "case v.of.held:"}}},
+		"v.of.drop()", "_ = v.of.held"}}},
 	{"peers that are gone keep their paths until the hold timer", []edit{{"routing/engine/probe.go",
 		"v.of.silent = true", "v.of.silent = false"}}},
 	{"any prefix is accepted from any peer", []edit{{"routing/plan/peers.go",
