@@ -140,17 +140,15 @@ func (k *Kernel) alive(ctx context.Context) error {
 
 // SetRange says which routes Watch looks at: those of the protocols, and those
 // in the tables whatever their protocol. The main table is everybody's and
-// changes all the time, so that naming it has no effect. Until the first call
-// no route event counts.
+// changes all the time: of it only routes of a metric of ours count. Until the
+// first call no route event counts.
 func (k *Kernel) SetRange(protocols []routing.Protocol, tables []routing.TableID) {
 	r := &watchRange{protocols: map[routing.Protocol]bool{}, tables: map[routing.TableID]bool{}}
 	for _, p := range protocols {
 		r.protocols[p] = true
 	}
 	for _, t := range tables {
-		if t != routing.MainID {
-			r.tables[t] = true
-		}
+		r.tables[t] = true
 	}
 	k.watched.Store(r)
 }

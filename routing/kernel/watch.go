@@ -138,7 +138,9 @@ func (k *Kernel) counts(m message) bool {
 }
 
 // holds reports whether a route event (struct rtmsg) is in range. One that
-// cannot be read is.
+// cannot be read is. Of main, where others come and go all the time, only routes
+// of a metric of ours count: a `replace` by another program takes one of ours
+// away without naming our protocol.
 func (w *watchRange) holds(b []byte) bool {
 	if len(b) < unix.SizeofRtMsg {
 		return true
@@ -146,13 +148,23 @@ func (w *watchRange) holds(b []byte) bool {
 	if w.protocols[routing.Protocol(b[5])] {
 		return true
 	}
-	table := routing.TableID(b[4])
+	table, metric := routing.TableID(b[4]), uint32(0)
 	for kind, v := range attributes(b[unix.SizeofRtMsg:]) {
-		if kind == unix.RTA_TABLE {
+		switch kind {
+		case unix.RTA_TABLE:
 			table = routing.TableID(u32(v))
+		case unix.RTA_PRIORITY:
+			metric = u32(v)
 		}
 	}
-	return w.tables[table]
+	if table != routing.MainID {
+		return w.tables[table]
+	}
+	switch metric {
+	case routing.MetricPath, routing.MetricFallback, routing.MetricGuard:
+		return w.tables[table]
+	}
+	return false
 }
 
 // others is a filter that keeps the events of our own changes from being queued
