@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,6 +23,35 @@ const (
 	ProtocolBIRD     Protocol = 12
 	ProtocolNetclass Protocol = 148 // the default of daemon.protocol
 )
+
+// protocolNames are those that iproute2 ships (rt_protos), and ours.
+var protocolNames = map[Protocol]string{
+	0: "unspec", 1: "redirect", ProtocolKernel: "kernel", ProtocolBoot: "boot", ProtocolStatic: "static", 8: "gated", 9: "ra", 11: "zebra",
+	ProtocolBIRD: "bird", 14: "xorp", 16: "dhcp", 17: "kube-router", 18: "keepalived", 42: "babel",
+	ProtocolNetclass: "netclass", 186: "bgp", 187: "isis", 188: "ospf", 189: "rip", 192: "eigrp",
+}
+
+// String gives the number, with its name where it is well known: "static (4)".
+func (p Protocol) String() string {
+	n := strconv.Itoa(int(p))
+	if name := protocolNames[p]; name != "" {
+		return name + " (" + n + ")"
+	}
+	return n
+}
+
+// String gives the number, or the name of one of the kernel's own tables.
+func (t TableID) String() string {
+	switch t {
+	case MainID:
+		return MainTable
+	case LocalID:
+		return "local"
+	case DefaultID:
+		return "default"
+	}
+	return strconv.FormatUint(uint64(t), 10)
+}
 
 // RouteType is the kind of a route (RTN_*).
 type RouteType uint8
@@ -118,7 +148,7 @@ func (r Route) String() string {
 		b.WriteString(" dev " + r.Link)
 	}
 	if r.Table != MainID {
-		fmt.Fprintf(&b, " table %d", r.Table)
+		b.WriteString(" table " + r.Table.String())
 	}
 	if r.Src.IsValid() {
 		b.WriteString(" src " + r.Src.String())
@@ -215,12 +245,8 @@ func (r Rule) String() string {
 	}
 	switch r.Action {
 	case ActionLookup:
-		if r.Table == MainID {
-			b.WriteString(" lookup main")
-		} else if r.Table == LocalID {
-			b.WriteString(" lookup local")
-		} else if !r.L3MDev {
-			fmt.Fprintf(&b, " lookup %d", r.Table)
+		if !r.L3MDev {
+			b.WriteString(" lookup " + r.Table.String())
 		}
 	case ActionGoto:
 		fmt.Fprintf(&b, " goto %d", r.Goto)

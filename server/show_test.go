@@ -97,7 +97,7 @@ func TestRules(t *testing.T) {
 IPV4 1001: from 10.244.0.0/16 lookup 47 INSTALLED
 IPV4 1003: from 10.47.64.0/24 lookup 47 MISSING
 IPV4 32766: from all lookup main FOREIGN
-IPV4 32767: from all lookup 253 FOREIGN
+IPV4 32767: from all lookup default FOREIGN
 IPV6 0: from all lookup local FOREIGN
 IPV6 1000: from fd00:10:244::/48 lookup 47 INSTALLED
 IPV6 1002: from fd00:47:64::/112 lookup 47 INSTALLED

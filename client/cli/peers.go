@@ -163,7 +163,11 @@ func lastError(p *pb.Peer) string {
 		pb.DownCause_DOWN_CAUSE_CONNECTION: "connection lost", pb.DownCause_DOWN_CAUSE_HOLD_TIMER: "hold timer expired",
 		pb.DownCause_DOWN_CAUSE_CEASE: "cease", pb.DownCause_DOWN_CAUSE_ERROR: "protocol error",
 	}
-	return join(": ", causes[p.GetLastDownCause()], p.GetLastError())
+	cause, text := causes[p.GetLastDownCause()], p.GetLastError()
+	if strings.HasPrefix(strings.ToLower(text), cause) {
+		return text // which says it already
+	}
+	return join(": ", cause, text)
 }
 
 // reasonBeside is why there is no session, unless the last error says it.
@@ -174,7 +178,13 @@ func reasonBeside(p *pb.Peer) string {
 	return p.GetReason()
 }
 
-// why joins all that is known of a session that is not up.
-func why(p *pb.Peer) string { return join("; ", reasonBeside(p), lastError(p)) }
+// why joins all that is known of a session that is not up. Of one that is, how the
+// last one ended is no longer of interest.
+func why(p *pb.Peer) string {
+	if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED {
+		return p.GetReason()
+	}
+	return join("; ", reasonBeside(p), lastError(p))
+}
 
 func pathText(p *pb.Path) string { return join(" via ", p.GetPrefix(), p.GetNextHop()) }

@@ -72,11 +72,20 @@ func (a *app) tableTable(list []*pb.Table) {
 		if filter != pb.Family_FAMILY_IPV4 {
 			r = append(r, installed(t.GetIpv6()))
 		}
-		r = append(r, row(held, leftover, foreign, strings.Join(t.GetFence(), ","), join("; ", append([]string{t.GetReason()}, t.GetWaiting()...)...))...)
+		r = append(r, row(held, leftover, foreign, strings.Join(t.GetFence(), ","), a.waits(t))...)
 		rows = append(rows, r)
 	}
 	a.print(columns(cols+" +HELD> +LEFTOVER> FOREIGN> +FENCE REASON~"), rows)
 	a.footer("%s; IPV4 and IPV6 are routes installed/planned", count(len(list), "table"))
+}
+
+// waits is why a table waits: the summary, or in the wide view everything it waits
+// for.
+func (a *app) waits(t *pb.Table) string {
+	if a.format == formatWide && len(t.GetWaiting()) > 0 {
+		return strings.Join(t.GetWaiting(), "; ")
+	}
+	return t.GetReason()
 }
 
 // installed shows how many of the planned routes are there.

@@ -55,7 +55,7 @@ func family(f pb.Family) string {
 // protocol names an RTPROT number as iproute2 does, with ours added.
 func protocol(n uint32) string {
 	names := map[uint32]string{
-		1: "redirect", 2: "kernel", 3: "boot", 4: "static", 9: "ra", 11: "zebra", 12: "bird", 16: "dhcp", 17: "kube-router",
+		0: "unspec", 1: "redirect", 2: "kernel", 3: "boot", 4: "static", 9: "ra", 11: "zebra", 12: "bird", 16: "dhcp", 17: "kube-router",
 		42: "babel", 148: "netclass", 186: "bgp", 187: "isis", 188: "ospf", 189: "rip", 192: "eigrp",
 	}
 	if name := names[n]; name != "" {

@@ -56,3 +56,19 @@ func TestReloadOfNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstFault: a status has one line for what may be many faults.
+func TestFirstFault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte("apiVersion: netclass.dev/v1alpha1\nkind: x\nnode: [a]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := load(path)
+	if err == nil {
+		t.Fatal("no faults")
+	}
+	want := path + `:2:1: unknown key "kind"; and 1 more (netclassctl reload --validate-only shows all)`
+	if got := first(err); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -164,7 +164,7 @@ func (d *daemon) Reload(_ context.Context, validateOnly bool) error {
 	}
 	if err != nil {
 		if !validateOnly {
-			d.engine.Reject(brief(err))
+			d.engine.Reject(first(err))
 			d.log.Error("configuration refused", "config", d.config, "error", brief(err))
 		}
 		return invalid(err)
@@ -230,7 +230,7 @@ func (d *daemon) waitForConfig() {
 		if err == nil && config.Idle() && d.engine.State().Config.Error == "" {
 			return
 		}
-		if err != nil && d.engine.State().Config.Error == brief(err) {
+		if err != nil && d.engine.State().Config.Error == first(err) {
 			return
 		}
 		if d.Reload(d.ctx, false) == nil && !d.exit.Load().Idle() {
@@ -244,6 +244,19 @@ func brief(err error) string {
 		return problems.Brief()
 	}
 	return err.Error()
+}
+
+// first is the first fault in one line, for where there is room for no more.
+func first(err error) string {
+	problems, ok := errors.AsType[intent.Problems](err)
+	if !ok || len(problems) == 0 {
+		return err.Error()
+	}
+	text := problems[0].Brief()
+	if more := len(problems) - 1; more > 0 {
+		text += fmt.Sprintf("; and %d more (netclassctl reload --validate-only shows all)", more)
+	}
+	return text
 }
 
 // invalid turns the parser's problems into those of the API.

@@ -100,7 +100,7 @@ func (e *Engine) unfinished(p *routing.Plan) []routing.Adoption {
 			}
 		}
 		if left > 0 {
-			e.conditions.add(fmt.Sprintf("table/%d", a.Table), "Adopting", fmt.Sprintf("%d routes of protocol %d are being taken over", left, a.Protocol))
+			e.conditions.add(fmt.Sprintf("table/%d", a.Table), "Adopting", fmt.Sprintf("%d routes of protocol %s are being taken over", left, a.Protocol))
 		}
 		if left > 0 || p.Hold != "" {
 			rest = append(rest, a)

@@ -111,7 +111,7 @@ forward`,
 			change: func(k *routing.Kernel) { k.Rules[1].Opaque, k.Rules[1].Extra = true, "sport 53" },
 			flow:   fib.Flow{Dst: addr("10.46.0.1"), Src: addr("10.244.1.7"), IIF: "cilium_host"},
 			want: `
-0: from all lookup local | decides | local 10.46.0.1/32 dev node0 table 255 metric 0
+0: from all lookup local | decides | local 10.46.0.1/32 dev node0 table local metric 0
 local`,
 		},
 		{

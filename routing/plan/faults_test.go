@@ -271,7 +271,7 @@ func TestFaults(t *testing.T) {
 					Via: addr("10.48.0.2"), Link: "pod0", Protocol: routing.ProtocolBIRD})
 			},
 			want: `- 10.244.2.0/24 via 10.48.0.2 dev pod0 table 47 metric 10`,
-			says: []string{"table/pods ForeignRoute", "protocol 12 has"},
+			says: []string{"table/pods ForeignRoute", "protocol bird (12) has"},
 		},
 		{
 			name: "a pod CIDR is a connected network", bend: func(w *world) {
@@ -309,7 +309,7 @@ func TestFaults(t *testing.T) {
 					w.Kernel.Rules = append(w.Kernel.Rules, routing.Rule{Family: f, Priority: 1000, L3MDev: true, Protocol: routing.ProtocolKernel, SuppressPrefixLen: routing.NoSuppress})
 				}
 			},
-			says: []string{`ForeignRule: protocol 2 has the rule "1000: from all [l3mdev-table]" at the same priority`},
+			says: []string{`ForeignRule: protocol kernel (2) has the rule "1000: from all [l3mdev-table]" at the same priority`},
 		},
 		{
 			name: "a static twin of our rule costs nothing", want: "",

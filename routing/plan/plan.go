@@ -206,7 +206,7 @@ func (m *maker) place(r routing.Route) (at int32, ok bool) {
 	if at, taken := m.foreign[k]; taken {
 		f := m.in.Kernel.Routes[at]
 		m.condition("table/"+m.tableName(r.Table), "ForeignRoute",
-			"%q cannot be installed: protocol %d has %q in its place", r, f.Protocol, f)
+			"%q cannot be installed: protocol %s has %q in its place", r, f.Protocol, f)
 		return none, false
 	}
 	if at, taken := m.planned[k]; taken {

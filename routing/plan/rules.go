@@ -107,7 +107,7 @@ func (m *maker) addRule(r routing.Rule) string {
 			continue
 		}
 		if k.Priority == r.Priority && !m.mineProtocol(k.Protocol) && !sameSelector(k, r) {
-			m.condition("rule/"+r.String(), "ForeignRule", "protocol %d has the rule %q at the same priority", k.Protocol, k)
+			m.condition("rule/"+r.String(), "ForeignRule", "protocol %s has the rule %q at the same priority", k.Protocol, k)
 		}
 	}
 	m.plan.Rules = append(m.plan.Rules, r)

@@ -99,8 +99,8 @@ func Faulty() *routing.State {
 	st.Plan.Classes[1].Separated, st.Plan.Classes[1].Fallback = 3, 1
 	st.Plan.Classes[2].Health, st.Plan.Classes[2].Reason = routing.Waiting, "link ingress0 has no carrier"
 	st.Kernel.Link("ingress0").Carrier = false
-	st.Plan.Tables[0].Health, st.Plan.Tables[0].Reason = routing.Degraded, "1 route could not be added"
-	st.Plan.Tables[0].Waiting = []string{"default ipv6: node k8s-1 has no annotation net.renner.uno/egress-gw-v6"}
+	st.Plan.Tables[0].Health, st.Plan.Tables[0].Reason = routing.Waiting, "ipv6 default: node k8s-1 has no annotation net.renner.uno/egress-gw-v6"
+	st.Plan.Tables[0].Waiting = []string{st.Plan.Tables[0].Reason}
 	st.Conditions = []routing.Condition{
 		{Object: "config", Reason: "Invalid", Message: st.Config.Error, Since: Now.Add(-12 * time.Minute)},
 		{Object: "class/world-pod", Reason: "NoCarrier", Message: "link ingress0 has no carrier", Since: Now.Add(-3 * time.Second)},

@@ -214,7 +214,7 @@ func start(h *harness) {
 	}) {
 		h.Errorf("addresses: %+v", pod.Addrs)
 	}
-	h.ruleTexts(routing.IPv4, 0, "0: from all lookup local", "32766: from all lookup main", "32767: from all lookup 253")
+	h.ruleTexts(routing.IPv4, 0, "0: from all lookup local", "32766: from all lookup main", "32767: from all lookup default")
 	h.ruleTexts(routing.IPv6, 0, "0: from all lookup local", "32766: from all lookup main")
 	h.table()
 }

@@ -67,7 +67,7 @@ func rules(h *harness) {
 		"1001: from 10.244.0.0/16 lookup 47 proto 4",
 		"1001: from 10.47.64.0/24 lookup 47 proto 148",
 		"1001: from 10.244.0.0/16 lookup 47 proto 148",
-		"32766: from all lookup main", "32767: from all lookup 253",
+		"32766: from all lookup main", "32767: from all lookup default",
 	}
 	h.ruleTexts(routing.IPv4, 1, all...)
 	h.ruleTexts(routing.IPv6, 1, "1000: from fd00:244::/48 lookup 47 proto 148", "32766: from all lookup main")
@@ -75,7 +75,7 @@ func rules(h *harness) {
 	h.do(delRule(pods), delRule(pods))
 	h.ruleTexts(routing.IPv4, 1, slices.Delete(all, 5, 6)...)
 	h.do(delRule(vips), delRule(guard), delRule(stop), delRule(pods6), delRule(high))
-	h.ruleTexts(routing.IPv4, 1, "1001: from 10.244.0.0/16 lookup 47 proto 4", "32766: from all lookup main", "32767: from all lookup 253")
+	h.ruleTexts(routing.IPv4, 1, "1001: from 10.244.0.0/16 lookup 47 proto 4", "32766: from all lookup main", "32767: from all lookup default")
 	if errs := h.s.Apply(h.Context(), []routing.Op{{Verb: routing.Replace, Rule: pods}}); errs == nil {
 		h.Error("a rule was replaced")
 	}
@@ -86,7 +86,7 @@ func rules(h *harness) {
 func overlappingRules(h *harness) {
 	wide, narrow := lookupRule(routing.IPv4, 1001, "10.244.0.0/16", ""), lookupRule(routing.IPv4, 1001, "10.244.0.0/16", "10.96.0.0/16")
 	const wideText, narrowText = "1001: from 10.244.0.0/16 lookup 47 proto 148", "1001: from 10.244.0.0/16 to 10.96.0.0/16 lookup 47 proto 148"
-	rest := []string{"32766: from all lookup main", "32767: from all lookup 253"}
+	rest := []string{"32766: from all lookup main", "32767: from all lookup default"}
 	h.do(addRule(narrow), addRule(wide))
 	h.ruleTexts(routing.IPv4, 1, append([]string{narrowText, wideText}, rest...)...)
 	h.refused(addRule(wide), unix.EEXIST)
