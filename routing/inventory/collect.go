@@ -17,6 +17,8 @@ const (
 	// gather is how long changes are gathered before they are told of: those of
 	// many nodes often come together.
 	gather = 20 * time.Millisecond
+	// settle is how long the reasons of a failure are gathered.
+	settle = 250 * time.Millisecond
 	// patience is how long a source that has been read may be away before anyone
 	// hears of it. Watches end all the time, and begin again.
 	patience = 5 * time.Second
@@ -154,8 +156,10 @@ func (c *collection) judge(now time.Time) {
 	if c.since.IsZero() {
 		c.since = now
 	}
-	if c.staleAt = c.since.Add(patience); !c.synced || c.staleAt.Before(now) {
-		c.staleAt = now
+	// A refusal comes twice, because what cannot be watched is then listed: the
+	// last word counts.
+	if c.staleAt = now.Add(settle); c.synced && c.staleAt.Before(c.since.Add(patience)) {
+		c.staleAt = c.since.Add(patience)
 	}
 }
 

@@ -166,6 +166,9 @@ func (h asDebug) Enabled(ctx context.Context, _ slog.Level) bool {
 }
 
 func (h asDebug) Handle(ctx context.Context, r slog.Record) error {
+	if !h.Enabled(ctx, slog.LevelDebug) {
+		return nil // errors come unasked
+	}
 	r.Level = slog.LevelDebug
 	return h.Handler.Handle(ctx, r)
 }

@@ -155,3 +155,14 @@ func TestKubernetesNodes(t *testing.T) {
 	setIP(s, "b", "10.46.0.3")
 	w.until("made again", has("b [10.0.3.0/24] [10.46.0.3] map[]"))
 }
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

@@ -70,7 +70,7 @@ type publisher struct {
 	log    *slog.Logger
 	state  *routing.State
 
-	settled string // what there was to write, and what there stood, when last looked at
+	settled string // what there was to write, and what there stood, when there was nothing to do
 	failed  bool   // the newest look could not be finished
 	said    string // the last error
 }
@@ -95,13 +95,16 @@ func (p *publisher) look(ctx context.Context) (asked bool) {
 	}
 	// Formatting prints maps in the order of their keys.
 	about := fmt.Sprint(p.state.Node, want, have)
-	if same || about == p.settled {
+	if same {
+		about, p.settled = "", ""
+	}
+	if about == p.settled {
 		p.failed = false
 		return false
 	}
 	ctx, stop := context.WithTimeout(ctx, publishTime)
 	defer stop()
-	err := p.write(ctx, want)
+	wrote, err := p.write(ctx, want)
 	if p.failed = err != nil; p.failed {
 		if p.said != err.Error() {
 			p.said = err.Error()
@@ -110,6 +113,9 @@ func (p *publisher) look(ctx context.Context) (asked bool) {
 		return true
 	}
 	p.settled, p.said = about, ""
+	if wrote {
+		p.settled = "" // to be seen to have come to pass
+	}
 	return true
 }
 
@@ -158,15 +164,15 @@ func ownAddress(link *routing.Link, f routing.Family, named netip.Addr) netip.Ad
 
 // write applies the annotations that are ours to write. All that was applied
 // before has to be applied again, or it is taken back.
-func (p *publisher) write(ctx context.Context, want map[string]netip.Addr) error {
+func (p *publisher) write(ctx context.Context, want map[string]netip.Addr) (wrote bool, err error) {
 	client := p.source.client.Load()
 	if client == nil {
-		return errors.New("write annotations: there is no connection to the API server yet")
+		return false, errors.New("write annotations: there is no connection to the API server yet")
 	}
 	name := p.state.Node
 	var node corev1.Node
 	if err := client.Get().Resource("nodes").Name(name).Do(ctx).Into(&node); err != nil {
-		return fmt.Errorf("read node %s: %w", name, err)
+		return false, fmt.Errorf("read node %s: %w", name, err)
 	}
 	ours, others := owners(&node)
 	apply := make(map[string]string)
@@ -181,7 +187,7 @@ func (p *publisher) write(ctx context.Context, want map[string]netip.Addr) error
 		}
 	}
 	if unchanged(apply, node.Annotations) {
-		return nil
+		return false, nil
 	}
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Node",
@@ -189,13 +195,13 @@ func (p *publisher) write(ctx context.Context, want map[string]netip.Addr) error
 		"metadata": map[string]any{"name": name, "uid": node.UID, "annotations": apply},
 	})
 	if err != nil {
-		return fmt.Errorf("write annotations of node %s: %w", name, err)
+		return false, fmt.Errorf("write annotations of node %s: %w", name, err)
 	}
 	err = client.Patch(types.ApplyPatchType).Resource("nodes").Name(name).
 		VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager, Force: &p.force}, metav1.ParameterCodec).
 		Body(body).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("write annotations of node %s: %w", name, err)
+		return false, fmt.Errorf("write annotations of node %s: %w", name, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(apply)) {
 		if apply[key] != node.Annotations[key] {
@@ -203,7 +209,7 @@ func (p *publisher) write(ctx context.Context, want map[string]netip.Addr) error
 				slog.String("before", cmp.Or(node.Annotations[key], "none")))
 		}
 	}
-	return nil
+	return true, nil
 }
 
 func unchanged(apply, have map[string]string) bool {

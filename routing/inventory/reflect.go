@@ -2,7 +2,9 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,6 +135,10 @@ func (r *reader) failed(ctx context.Context, err error) {
 		r.version.Store((r.version.Load() + 1) % int32(len(r.clients)))
 		err = fmt.Errorf("read %s: the API server does not have them; waiting for their CustomResourceDefinition", r)
 	default:
+		// Without the request's address: each has another timeout in it.
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err
+		}
 		err = fmt.Errorf("read %s: %w", r, err)
 	}
 	tell(ctx, r.events, event{resource: r.index, err: err})
