@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 const (
 	conditionsShown = 100              // of one reason and kind of object
 	conditionLogGap = 10 * time.Second // between lines of one that only changes its message
+	conditionQuiet  = time.Second      // after the start, when the nodes are just being read
 )
 
 // Reasons of conditions that every pass finds out by itself: that the kernel
@@ -23,8 +25,13 @@ const (
 	notWatched = "NotWatched"
 )
 
+// notSynced is the reason of the planner's condition that every start has until the
+// nodes have been read.
+const notSynced = "NotSynced"
+
 // conditions are what is not as it should be, with the time it began.
 type conditions struct {
+	quiet time.Time // until when it is no news that the nodes have not been read
 	now   time.Time
 	list  []routing.Condition        // of this pass
 	added map[routing.Condition]bool // what is in it
@@ -80,6 +87,8 @@ func (c *conditions) end(log *slog.Logger) []routing.Condition {
 		same := routing.Condition{Object: k.Object, Reason: k.Reason}
 		changed[same] = append(changed[same], k)
 	}
+	// What is only because the nodes have not been read yet is soon gone.
+	quiet := c.now.Before(c.quiet) && slices.ContainsFunc(shown, func(s routing.Condition) bool { return s.Reason == notSynced })
 	known := make(map[routing.Condition]knownCondition, len(shown))
 	for i, s := range shown {
 		k, old := c.known[s]
@@ -92,7 +101,7 @@ func (c *conditions) end(log *slog.Logger) []routing.Condition {
 		if !old {
 			k.since = c.now
 		}
-		if !old || k.logged != s.Message && c.now.Sub(k.loggedAt) >= conditionLogGap {
+		if !quiet && (k.logged == "" || k.logged != s.Message && c.now.Sub(k.loggedAt) >= conditionLogGap) {
 			k.logged, k.loggedAt = s.Message, c.now
 			log.Warn("condition", "object", s.Object, "reason", s.Reason, "message", s.Message)
 		}
@@ -100,6 +109,9 @@ func (c *conditions) end(log *slog.Logger) []routing.Condition {
 		shown[i].Since = k.since
 	}
 	for k := range gone {
+		if c.known[k].logged == "" {
+			continue
+		}
 		log.Info("condition gone", "object", k.Object, "reason", k.Reason, "message", k.Message)
 	}
 	c.known = known

@@ -109,6 +109,7 @@ func New(opt Options) *Engine {
 		fights:  make(fights),
 	}
 	e.sessions.init(opt.Kernel, e.Look)
+	e.conditions.quiet = e.started.Add(conditionQuiet)
 	e.verifier.init(opt.Oracle)
 	e.config.Store(&configuration{})
 	e.shown.Store(&published{state: &routing.State{

@@ -20,6 +20,15 @@ func TestUnsynced(t *testing.T) {
 		r.nodes.Store(&routing.Inventory{Source: "nodes file nodes.yaml", Stale: "not read yet"})
 		r.kernel.taken()
 		r.start(seedConfig(t))
+		lines := strings.Count(r.log.String(), "level=WARN")
+		r.wait(500 * time.Millisecond)
+		if n := strings.Count(r.log.String(), "level=WARN"); n > lines {
+			t.Errorf("at once:\n%s", r.log.String())
+		}
+		r.wait(time.Second)
+		if !strings.Contains(r.log.String(), "reason=NotSynced") {
+			t.Errorf("never logged:\n%s", r.log.String())
+		}
 		r.wait(time.Minute)
 		if r.kernel.text() != before {
 			t.Errorf("changed:\n%s", textOf(opsOf(r.kernel.taken())))

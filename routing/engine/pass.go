@@ -101,6 +101,9 @@ func (e *Engine) retry(cfg *routing.Config) time.Duration {
 	if wait := e.firstOrderWaits(cfg); wait > 0 {
 		next = min(next, wait)
 	}
+	if wait := time.Until(e.conditions.quiet); wait > 0 && !e.inventory.Synced {
+		next = min(next, wait)
+	}
 	return max(next, settle)
 }
 
