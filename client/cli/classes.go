@@ -13,9 +13,10 @@ import (
 
 func (a *app) classes() *cobra.Command {
 	return &cobra.Command{
-		Use:   "classes [NAME]",
-		Short: "List the traffic classes, or show one",
-		Args:  one,
+		Use:     "classes [NAME]",
+		Aliases: []string{"class"},
+		Short:   "List the traffic classes, or show one",
+		Args:    one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				class, err := c.Class(ctx, args[0])

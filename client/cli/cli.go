@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"netclass.dev/client"
 	pb "netclass.dev/proto/netclass/v1"
+	"netclass.dev/version"
 )
 
 // Exit codes, which scripts rely on.
@@ -87,22 +89,25 @@ func (a *app) root() *cobra.Command {
 
 Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 (status, verify, explain), 4 not found, 5 timed out.`,
+		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q; see netclassctl --help", args[0])
+				return fmt.Errorf("unknown command %q%s; see netclassctl --help", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
 			}
 			return cmd.Help()
 		},
 	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	socket := a.env.Getenv("NETCLASSD_SOCKET")
 	if socket == "" {
 		socket = client.DefaultSocket
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.socket, "socket", socket, "netclassd's socket (or NETCLASSD_SOCKET)")
+	flags.StringVar(&a.socket, "socket", socket, "netclassd's socket, a `PATH` (or NETCLASSD_SOCKET)")
 	flags.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long to wait for the answer; 0: for ever")
 	flags.VarP(&a.format, "output", "o", "table, wide, json or yaml")
 	flags.BoolVar(&a.noHeaders, "no-headers", false, "print no column headers")
@@ -111,6 +116,13 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.status(), a.classes(), a.table(), a.rules(), a.peers(), a.nodes(), a.plan(), a.watch(), a.explain(), a.verify(), a.reload(), a.version())
 	return root
+}
+
+func didYouMean(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", names[0])
 }
 
 // family is the filter that -4 and -6 make: both of them are none.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"netclass.dev/client/cli"
 	"netclass.dev/routing"
@@ -243,5 +244,27 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%s: exit %d, %q", end, got, stderr.String())
 		}
 		cancel()
+	}
+}
+
+// TestHelpFits: no line of a help is wider than a terminal.
+func TestHelpFits(t *testing.T) {
+	for _, cmd := range []string{"", "status", "class", "tables", "rule", "peer", "node", "plan", "watch", "explain", "verify", "reload", "version"} {
+		args := []string{"--help"}
+		if cmd != "" {
+			args = []string{cmd, "--help"}
+		}
+		out, _, code := run(0, args...)
+		if code != 0 {
+			t.Errorf("%s: exit code %d", cmd, code)
+		}
+		for line := range strings.Lines(out) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
+				t.Errorf("%s: %s", cmd, line)
+			}
+		}
+	}
+	if out, _, code := run(0, "--version"); code != 0 || !strings.HasPrefix(out, "netclassctl version ") {
+		t.Errorf("--version: %d, %s", code, out)
 	}
 }

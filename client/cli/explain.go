@@ -18,29 +18,30 @@ func (a *app) explain() *cobra.Command {
 		Use:   "explain DST",
 		Short: "Show where a packet goes and why; exit 3 when that is wrong",
 		Long: `Show where a packet goes and why: each rule, the table, the route and what it
-beat, the class that the packet belongs to, and beside it the kernel's own answer.
-The daemon reads rules and routes anew for it, at most once a second.
+beat, the class that the packet belongs to, and beside it the kernel's own
+answer. The daemon reads rules and routes anew for it, at most once a second.
 
 DST and --from are addresses, names of nodes, or:
   pod    as a source a pod of this node, as DST one of the first other node
   node   this node's InternalIP, as DST that of the first other node
   world  an address outside the cluster that nobody uses
   vip    an address of a network of load balancers
-The first node is the first by name, a sample the seventh address of its pod CIDR
-or network or so. Without --from it is a packet that this node makes and has
-chosen no address for yet. --in follows from --from: none for an address of this
-node, the CNI's link for its pods, else the link that this node would answer by.
+The first node is the first by name, a sample the seventh address of its pod
+CIDR or network or so. Without --from it is a packet that this node makes and
+has chosen no address for yet. --in follows from --from: none for an address of
+this node, the CNI's link for its pods, else the link that this node would
+answer by.
 
 Verdicts:
   OK           by the link of its class, or nothing is promised about it
-  SHARED       by another link of the cluster, because the class's own path is away
+  SHARED       by another link of the cluster: the class's own path is away
   WRONG LINK   by another link although the class's own is there, or a packet of
                the cluster by a router
   UNREACHABLE  nowhere
 
-Exit code 3: WRONG LINK; UNREACHABLE although somebody has the address or a route
-is planned (nobody's address is stopped by the fence or the guard: that is 0); or
-the kernel answers something else than its rules and routes give.`,
+Exit code 3: WRONG LINK; UNREACHABLE although somebody has the address or a
+route is planned (nobody's address is stopped by the fence or the guard: that
+is 0); or the kernel answers something else than its rules and routes give.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return fmt.Errorf("explain takes one destination: an address, a node, pod, node, world or vip")

@@ -14,9 +14,10 @@ import (
 
 func (a *app) nodes() *cobra.Command {
 	return &cobra.Command{
-		Use:   "nodes",
-		Short: "List the nodes that the inventory knows",
-		Args:  none,
+		Use:     "nodes",
+		Aliases: []string{"node"},
+		Short:   "List the nodes that the inventory knows",
+		Args:    none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			list, err := c.ListNodes(ctx)
 			if err != nil {

@@ -13,9 +13,10 @@ import (
 
 func (a *app) peers() *cobra.Command {
 	return &cobra.Command{
-		Use:   "peers [NAME]",
-		Short: "List the BGP sessions, or show one peer's",
-		Args:  one,
+		Use:     "peers [NAME]",
+		Aliases: []string{"peer"},
+		Short:   "List the BGP sessions, or show one peer's",
+		Args:    one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
 			name, view := "", pb.PeerView_PEER_VIEW_BASIC
 			if len(args) == 1 {

@@ -12,9 +12,10 @@ import (
 
 func (a *app) rules() *cobra.Command {
 	return &cobra.Command{
-		Use:   "rules",
-		Short: "List the policy rules",
-		Args:  none,
+		Use:     "rules",
+		Aliases: []string{"rule"},
+		Short:   "List the policy rules",
+		Args:    none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			list, err := client.Collect(c.Rules(ctx, a.family()))
 			if err != nil {

@@ -13,9 +13,10 @@ import (
 
 func (a *app) table() *cobra.Command {
 	return &cobra.Command{
-		Use:   "table [NAME|ID]",
-		Short: "List the routing tables, or the routes of one",
-		Args:  one,
+		Use:     "table [NAME|ID]",
+		Aliases: []string{"tables"},
+		Short:   "List the routing tables, or the routes of one",
+		Args:    one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				return a.routes(ctx, c, args[0])

@@ -14,22 +14,23 @@ func (a *app) verify() *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Hold what the classes promise against the kernel; exit 3 when it is broken",
-		Long: `Hold what the classes promise against the kernel: for each traffic of each class,
-each other node and both families, the kernel is asked where a packet would go.
+		Short: "Hold the promises against the kernel; exit 3 when one is broken",
+		Long: `Hold what the classes promise against the kernel: for each traffic of each
+class, each other node and both families, the kernel is asked where a packet
+would go.
 
   HELD      it leaves by the class's link
-  SHARED    by another link of the cluster, because the class's own path is away
+  SHARED    by another link of the cluster: the class's own path is away
   WAITING   there is no way yet, and none is promised
-  VIOLATED  by another link although the class's own is there, by a router, or not
-            at all although a route is planned
+  VIOLATED  by another link although the class's own is there, by a router, or
+            not at all although a route is planned
 
-The daemon does the same by itself after every pass that changed something and at
-every resync; in a large cluster the nodes have their turn, and so they have here
-without --all. The last line says whether a router can come to carry a packet of
-the cluster: PROVEN when guard and fence are in the kernel and no answer to any
-kind of packet leads to a router. Exit code 3: something is VIOLATED, or that is
-NOT PROVEN although the configuration asks for it.`,
+The daemon does the same by itself after every pass that changed something and
+at every resync; in a large cluster the nodes have their turn, and so they have
+here without --all. The last line says whether a router can come to carry a
+packet of the cluster: PROVEN when guard and fence are in the kernel and no
+answer to any kind of packet leads to a router. Exit code 3: something is
+VIOLATED, or that is NOT PROVEN although the configuration asks for it.`,
 		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			resp, err := c.Verify(ctx, all, a.family())

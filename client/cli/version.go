@@ -21,7 +21,7 @@ func (a *app) version() *cobra.Command {
 	clientOnly := false
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show the versions of netclassctl and of the daemon, where it answers",
+		Short: "Show the versions of netclassctl and the daemon",
 		Args:  none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			v := versions{Client: version.String()}

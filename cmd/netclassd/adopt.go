@@ -33,10 +33,10 @@ func adoptCommand(f *flags) *cobra.Command {
 		Use:   "adopt --protocol NAME --table NAME",
 		Short: "Take over the routes that another daemon has in a table of ours",
 		Long: `adopt shows what becomes of each route of another protocol in a table of ours,
-and has the next start of netclassd take them over: what is planned is in before
-the other's route goes, or takes its place in one step, and nothing is removed
-before the nodes are known. It is done once: routes that come back afterwards are
-the other's again.
+and has the next start of netclassd take them over: what is planned is in
+before the other's route goes, or takes its place in one step, and nothing is
+removed before the nodes are known. It is done once: routes that come back
+afterwards are the other's again.
 
 To replace BIRD:
 
@@ -46,10 +46,11 @@ To replace BIRD:
     systemctl stop bird
 
 BIRD may be ended first if its routes stay: by "birdc graceful restart" or by
-SIGKILL, not by a plain stop. Until BIRD has ended it has the sessions, and peers
-know this node from it. Nodes that still run BIRD by hand lose their routes to
-this one while the sessions change hands, unless both sides have "graceful
-restart" configured: change those nodes over one after the other at a quiet time.`,
+SIGKILL, not by a plain stop. Until BIRD has ended it has the sessions, and
+peers know this node from it. Nodes that still run BIRD by hand lose their
+routes to this one while the sessions change hands, unless both sides have
+"graceful restart" configured: change those nodes over one after the other at a
+quiet time.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return adopt(cmd, f, protocol, table, dry) },
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,8 +67,21 @@ stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
 	p.StringVar(&f.stateDir, "state-dir", "/var/lib/netclassd", "the `DIR` for what must not be forgotten")
 	p.StringVar(&f.node, "node", "", "this node's `NAME` (default: the configuration's, $NODE_NAME, then the lower-case hostname)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, exitUsage} })
-	root.AddCommand(checkCommand(), flushCommand(&f), adoptCommand(&f), speakerCommand())
+	root.AddCommand(checkCommand(), flushCommand(&f), adoptCommand(&f), speakerCommand(), versionCommand())
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "netclassd %s\n", version.String())
+			return err
+		},
+	}
 }
 
 // usage makes the error of an argument check a usage error.

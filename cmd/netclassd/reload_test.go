@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 // TestReloadOfNothing: a file that is gone or empty takes nothing out of force.
 func TestReloadOfNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(os.Stderr, routing.Log{})}
+	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(io.Discard, routing.Log{})}
 	d.engine = engine.New(engine.Options{Log: slog.New(slog.DiscardHandler)})
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
