@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,19 +14,21 @@ import (
 	"netclass.dev/routing/inventory"
 )
 
-func checkCommand() *cobra.Command {
+func checkCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration without using it",
 		Long: `check reads a configuration, and the nodes file that it names, and prints every
-fault at once, each with its line and column. It needs no privileges and changes
-nothing. Exit codes: 0 usable (there may be warnings), 78 not usable.`,
+fault at once, each with its line and column, and what of the one hardly fits
+the other. With --node it looks at that node's needs too. It needs no
+privileges and changes nothing. Exit codes: 0 usable (there may be warnings),
+78 not usable.`,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return check(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return check(cmd, args[0], f.node) },
 	}
 }
 
-func check(cmd *cobra.Command, file string) error {
+func check(cmd *cobra.Command, file, node string) error {
 	// The daemon waits for a file that is not there yet; somebody who asks for
 	// one by name wants to know.
 	if _, err := os.Stat(file); err != nil {
@@ -34,6 +37,9 @@ func check(cmd *cobra.Command, file string) error {
 	config, problems, err := intent.Load(file)
 	if err != nil {
 		return err
+	}
+	if config == nil && isNodesFile(file) {
+		return exitError{fmt.Errorf("%s looks like a nodes file; check the configuration that names it (cluster.nodesFile)", file), exitConfig}
 	}
 	nodes, faults, err := checkNodes(config)
 	switch {
@@ -50,12 +56,39 @@ func check(cmd *cobra.Command, file string) error {
 	if len(errs) > 0 {
 		return exitError{fmt.Errorf("%s: %s", file, count(len(errs), "error")), exitConfig}
 	}
+	if config.Node != "" && node == "" {
+		node = config.Node
+	}
+	warnings := []string(nil)
+	if nodes != nil {
+		warnings = cross(config, nodes, node)
+	}
+	for i, w := range warnings {
+		if i == mostWarnings {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: and %d more like these\n", config.Cluster.NodesFile, len(warnings)-i)
+			break
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", config.Cluster.NodesFile, w)
+	}
 	if n := len(problems.Unbuilt()); n > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, but this build of netclassd refuses to run it: %s\n", file, notBuilt(n))
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: ok%s\n", file, summary(config, nodes))
 	return nil
+}
+
+// mostWarnings bounds what is said of the nodes of a large cluster.
+const mostWarnings = 100
+
+// isNodesFile reports whether a file that is no configuration has nodes at its top.
+func isNodesFile(file string) bool {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	text := "\n" + string(data)
+	return strings.Contains(text, "\nnodes:") && !strings.Contains(text, "\napiVersion:")
 }
 
 func notBuilt(n int) string {

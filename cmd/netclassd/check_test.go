@@ -11,7 +11,7 @@ import (
 )
 
 // checked is what `check` prints of a configuration and a nodes file beside it.
-func checked(t *testing.T, config, nodes string, args ...string) (string, error) {
+func checked(t *testing.T, config, nodes, node string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -22,18 +22,18 @@ func checked(t *testing.T, config, nodes string, args ...string) (string, error)
 			}
 		}
 	}
-	cmd := checkCommand()
+	cmd := checkCommand(&flags{node: node})
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{file}, args...))
+	cmd.SetArgs([]string{file})
 	err := cmd.Execute()
 	return strings.ReplaceAll(out.String(), dir+"/", ""), err
 }
 
 func TestCheckSaysWhatIsNotBuilt(t *testing.T) {
-	out, err := checked(t, "apiVersion: netclass.dev/v1alpha1\ndrain: {followCordon: true}\n", "")
+	out, err := checked(t, "apiVersion: netclass.dev/v1alpha1\ndrain: {followCordon: true}\n", "", "")
 	want := "config.yaml: valid, but this build of netclassd refuses to run it: 1 feature is not built\n"
 	if err != nil || !strings.HasSuffix(out, want) {
 		t.Errorf("%v, got\n%s", err, out)
@@ -57,5 +57,65 @@ func TestLeftover(t *testing.T) {
 	}
 	if got := leftover(routing.Ownership{}, &routing.Kernel{}); got != "" {
 		t.Errorf("got %q of nothing", got)
+	}
+}
+
+// TestCheckAgainstNodes: a configuration and a nodes file may each be valid and
+// not fit.
+func TestCheckAgainstNodes(t *testing.T) {
+	config := `apiVersion: netclass.dev/v1alpha1
+networks: {pods: [10.244.0.0/16]}
+tables:
+  - name: t
+    id: 9
+    routes:
+      default: {link: a, gateway: {ipv4: {annotation: gw}}}
+      peers: {link: a, learn: nodes}
+    fence: [pods]
+cluster: {nodesFile: nodes.yaml, addresses: {a: {ipv4: {annotation: a4}}}}
+`
+	nodes := `nodes:
+  - {name: one, podCIDRs: [10.244.1.0/24], internalIPs: [10.46.0.1], annotations: {a4: 10.48.0.1}}
+  - {name: two, podCIDRs: [10.244.1.128/25], internalIPs: [10.46.0.1], annotations: {a4: 10.48.0.1}}
+  - {name: three, podCIDRs: [10.245.0.0/24], internalIPs: [10.46.0.3], annotations: {a4: 10.48.0.x}}
+`
+	for node, wants := range map[string][]string{
+		"": {
+			"nodes one and two have the same InternalIP 10.46.0.1",
+			"nodes one and two have the same address 10.48.0.1 (a4)",
+			`node three: annotation a4 is not an ipv4 address: "10.48.0.x"`,
+			"the default of table t needs the annotation gw, which no node carries (they carry a4)",
+			"node three: pod CIDR 10.245.0.0/24 is outside the network pods",
+			"nodes one and two: pod CIDRs 10.244.1.0/24 and 10.244.1.128/25 share addresses",
+		},
+		"One": {`node "One" is not in the nodes file (there are one, three, two): names are compared exactly`},
+		"one": {"node one has no annotation gw"},
+	} {
+		out, err := checked(t, config, nodes, node)
+		for _, want := range wants {
+			if err != nil || !strings.Contains(out, "nodes.yaml: warning: "+want) {
+				t.Errorf("--node %s: %v, nothing says %q in\n%s", node, err, want, out)
+			}
+		}
+	}
+	if out, err := checked(t, nodes, "", ""); err == nil || !strings.Contains(err.Error(), "looks like a nodes file") {
+		t.Errorf("%v, got\n%s", err, out)
+	}
+}
+
+// TestExamplesFit: what the examples say of their nodes gives no warning.
+func TestExamplesFit(t *testing.T) {
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join("..", "..", "examples", "seed", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for _, name := range []string{"config.yaml", "config-two-tables.yaml"} {
+		config := strings.Replace(read(name), "kubernetes: {kubeconfig: /etc/netclassd/kubeconfig}", "nodesFile: nodes.yaml", 1)
+		if out, err := checked(t, config, read("nodes.yaml"), "k8s-1"); err != nil || strings.Contains(out, "nodes.yaml: warning") || !strings.Contains(out, "3 nodes") {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }

@@ -124,13 +124,13 @@ func owned(cmd *cobra.Command, f *flags) (own routing.Ownership, unknown error) 
 	own = routing.Ownership{Protocols: ledger.Protocols, Tables: ledger.Tables, Priorities: ledger.Priorities}
 	config, problems, err := intent.Load(f.config)
 	if err != nil || config == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "netclassd: the configuration is left out of account: %v\n", cmp(err, problems.Errors()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "netclassd: the configuration is left out of account: %v\n", unusable(err, problems.Errors()))
 		return own, unknown
 	}
 	return config.Owns(own), unknown
 }
 
-func cmp(err error, problems intent.Problems) error {
+func unusable(err error, problems intent.Problems) error {
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
 	p.StringVar(&f.stateDir, "state-dir", "/var/lib/netclassd", "the `DIR` for what must not be forgotten")
 	p.StringVar(&f.node, "node", "", "this node's `NAME` (default: the configuration's, $NODE_NAME, then the lower-case hostname)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, exitUsage} })
-	root.AddCommand(checkCommand(), flushCommand(&f), adoptCommand(&f), speakerCommand(), versionCommand())
+	root.AddCommand(checkCommand(&f), flushCommand(&f), adoptCommand(&f), speakerCommand(), versionCommand())
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	return root
 }
