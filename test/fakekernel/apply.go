@@ -57,7 +57,7 @@ func (k *Kernel) Foreign(op routing.Op) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	if changed && (op.IsRule() || k.protocols[op.Route.Protocol] || k.tables[op.Route.Table]) {
+	if changed && (op.IsRule() || k.protocols[op.Route.Protocol] || k.tables[op.Route.Table] && counted(op.Route)) {
 		k.event()
 	}
 	return nil
@@ -214,4 +214,14 @@ func byPlace(a, b routing.Route) int {
 		cmp.Compare(a.Dst.Bits(), b.Dst.Bits()),
 		cmp.Compare(a.Metric, b.Metric),
 	)
+}
+
+// counted reports whether a foreign route of a watched table is told of: of main
+// only one of a metric that we use.
+func counted(r routing.Route) bool {
+	switch r.Metric {
+	case routing.MetricPath, routing.MetricFallback, routing.MetricGuard:
+		return true
+	}
+	return r.Table != routing.MainID
 }

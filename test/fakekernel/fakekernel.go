@@ -147,7 +147,8 @@ func (k *Kernel) event() {
 	}
 }
 
-// SetRange says whose routes and which tables but main matter to Watch.
+// SetRange says whose routes and which tables matter to Watch; of main only
+// routes of a metric of ours.
 func (k *Kernel) SetRange(protocols []routing.Protocol, tables []routing.TableID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,7 +157,7 @@ func (k *Kernel) SetRange(protocols []routing.Protocol, tables []routing.TableID
 		k.protocols[p] = true
 	}
 	for _, t := range tables {
-		k.tables[t] = t != routing.MainID
+		k.tables[t] = true
 	}
 }
 
