@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -28,12 +29,33 @@ type dialer struct {
 	callees map[string]*callee // by address
 }
 
-// callee is a neighbour that is ours to dial.
+// callee is a neighbour to dial: at once, or where it is the one to call, once it
+// has not done so for a while.
 type callee struct {
 	routing.Neighbor
 	port uint16
 	ttl  int                // of our packets; 0: the system's
 	stop context.CancelFunc // ends the attempts under way; nil: there are none
+}
+
+// patience is for how many retries a neighbour that is to dial is waited for.
+// Others choose the side that dials by rules of their own, and with both sides
+// waiting a session would never come up: Calico's mesh has the higher address
+// dial, as text compares.
+const patience = 3
+
+// rest returns the time between attempts.
+func (t *callee) rest() time.Duration {
+	retry := t.Timers.ConnectRetry
+	if retry <= 0 {
+		retry = defaultConnectRetry
+	}
+	if t.Passive {
+		retry *= patience
+	}
+	// RFC 4271 §10: a quarter of jitter, so that a cluster which starts at once
+	// does not dial at once for ever.
+	return retry - rand.N(retry/4+1)
 }
 
 func newDialer(l *lines, failed func(addr string, err error)) *dialer {
@@ -44,9 +66,6 @@ func newDialer(l *lines, failed func(addr string, err error)) *dialer {
 // connection.
 func (d *dialer) aim(addr string, n *routing.Neighbor, port uint16, asn uint32) {
 	d.forget(addr)
-	if n.Passive {
-		return
-	}
 	t := &callee{Neighbor: *n, port: port}
 	if n.Upstream {
 		t.port = upstreamPort
@@ -107,12 +126,17 @@ func (t *callee) halt() {
 // keepDialing dials until the session moves on. A connection that GoBGP does not
 // take leaves the session where it is: then it is dialled again.
 func (d *dialer) keepDialing(ctx context.Context, addr string, t callee) {
-	retry := t.Timers.ConnectRetry
-	if retry <= 0 {
-		retry = defaultConnectRetry
-	}
-	for {
-		conn, err := t.dial(ctx, retry)
+	for waits := t.Passive; ; waits = true {
+		if waits {
+			wait := time.NewTimer(t.rest())
+			select {
+			case <-ctx.Done():
+				wait.Stop()
+				return
+			case <-wait.C:
+			}
+		}
+		conn, err := t.dial(ctx, cmp.Or(max(t.Timers.ConnectRetry, 0), defaultConnectRetry))
 		switch {
 		case err == nil:
 			if !t.Upstream {
@@ -125,15 +149,6 @@ func (d *dialer) keepDialing(ctx context.Context, addr string, t callee) {
 			}
 		case ctx.Err() == nil:
 			d.failed(addr, err)
-		}
-		// RFC 4271 §10: a quarter of jitter, so that a cluster which starts at
-		// once does not dial at once for ever.
-		wait := time.NewTimer(retry - rand.N(retry/4+1))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		case <-wait.C:
 		}
 	}
 }
