@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"time"
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/inventory"
@@ -89,6 +90,27 @@ func (d *daemon) follow(c *routing.Config) {
 		next.Run(ctx, d.engine.Look)
 	}()
 }
+
+// unfollow ends the source, which then saves what it knows. It has not much time
+// for it: we are being stopped.
+func (d *daemon) unfollow() {
+	n := d.nodes.Load()
+	if n == nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.stop()
+	}()
+	select {
+	case <-done:
+	case <-time.After(saveTime):
+	}
+}
+
+// saveTime is how long the end of the daemon may be held up by its source's.
+const saveTime = time.Second
 
 // inventory returns the nodes as the source in force knows them.
 func (d *daemon) inventory() *routing.Inventory {

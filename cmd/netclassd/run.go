@@ -68,6 +68,7 @@ func run(f flags) error {
 	})
 	log.Info("started", "version", version.String(), "node", f.nodeName(config), "config", f.config)
 	d.use(config)
+	defer d.unfollow()
 	if config.Idle() {
 		log.Info("idle until there is a configuration", "config", f.config, "reason", why(f.config))
 	}

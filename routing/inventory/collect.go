@@ -24,7 +24,7 @@ const (
 	patience = 5 * time.Second
 	// copyGap is the least time between two copies on disk of nodes that change,
 	// copyAge the age at which one is made of nodes that do not.
-	copyGap, copyAge = 10 * time.Second, time.Hour
+	copyGap, copyAge = 5 * time.Second, time.Hour
 )
 
 // collection is what the readers have told. Run's goroutine owns it.
@@ -36,6 +36,7 @@ type collection struct {
 	err     error                      // why there is no connection
 	since   time.Time                  // something is wrong; zero: nothing is
 	synced  bool                       // all have been read at least once
+	warned  bool                       // the log says that something is wrong
 
 	toldAt  time.Time // when to tell of changes; zero: there are none
 	staleAt time.Time // when to tell that something is wrong; zero: never
@@ -60,7 +61,7 @@ func (k *Kubernetes) collect(ctx context.Context, events <-chan event, notify fu
 		}
 		select {
 		case <-ctx.Done():
-			if c.synced && c.since.IsZero() {
+			if c.synced && (c.since.IsZero() || !c.copyAt.IsZero()) {
 				k.save(c, time.Now())
 			}
 			return
@@ -72,7 +73,7 @@ func (k *Kubernetes) collect(ctx context.Context, events <-chan event, notify fu
 			if told || stale {
 				k.publish(c, now, notify)
 			}
-			if at(&c.copyAt, now) && c.since.IsZero() {
+			if at(&c.copyAt, now) {
 				k.save(c, now)
 			}
 		}
@@ -224,9 +225,11 @@ func (k *Kubernetes) publish(c *collection, now time.Time, notify func()) {
 		return
 	}
 	switch {
-	case next.Stale != "" && next.Stale != last.Stale:
+	case next.Stale != "" && !c.warned:
+		c.warned = true
 		k.opt.Log.Warn("nodes not read", slog.String("source", k.String()), slog.String("error", next.Stale), slog.Bool("kept", next.Known()))
 	case next.Stale == "" && (last.Stale != "" || !last.Synced):
+		c.warned = false
 		k.opt.Log.Info("nodes read", slog.String("source", k.String()), slog.Int("nodes", len(next.Nodes)))
 	}
 	k.current.Store(&next)
@@ -236,7 +239,11 @@ func (k *Kubernetes) publish(c *collection, now time.Time, notify func()) {
 // save makes a copy on disk of what has been read.
 func (k *Kubernetes) save(c *collection, now time.Time) {
 	c.copied = now
-	if err := k.copy.save(k.current.Load().Nodes, now); err != nil {
+	taken := now
+	if !c.since.IsZero() {
+		taken = c.since
+	}
+	if err := k.copy.save(k.current.Load().Nodes, taken); err != nil {
 		k.opt.Log.Warn("copy of the nodes not saved", slog.Any("error", err))
 	}
 }

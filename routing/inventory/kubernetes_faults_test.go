@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -169,4 +170,21 @@ func TestKubernetesCopy(t *testing.T) {
 	s.Up()
 	s.Do("DELETE", "/api/v1/nodes/b", "", nil)
 	w.until("there again", has(lines[0]))
+}
+
+// TestKubernetesBehindBalancer has connections accepted and ended at once, as by a
+// load balancer that has no API server left.
+func TestKubernetesBehindBalancer(t *testing.T) {
+	s := kubeapi.Start(t)
+	s.Apply(nodeYAML("a", "10.0.1.0/24", ""))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	relay := s.Relay(t, l)
+	w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: relay.Kubeconfig(t.TempDir(), kubeapi.Admin)})
+	w.until("read", has("a [10.0.1.0/24] [] map[]"))
+	relay.Cut()
+	w.until("cut", old("read nodes: ", "a [10.0.1.0/24] [] map[]"))
+	s.Do("DELETE", "/api/v1/nodes/a", "", nil)
+	relay.Mend()
+	w.until("mended", has())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -75,7 +76,8 @@ func (k *Kubernetes) read(ctx context.Context, config *rest.Config, events chan<
 	return nil
 }
 
-// reader lists and watches one resource, and tells how that goes.
+// reader lists and watches one resource, and tells how that goes. It tries each
+// request once: the reflector has a time of its own between tries.
 type reader struct {
 	*resource
 	index   int
@@ -98,7 +100,7 @@ func (r *reader) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // is well: only a watch does.
 func (r *reader) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list := r.list()
-	err := r.client().Get().Resource(r.plural).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(list)
+	err := r.client().Get().Resource(r.plural).VersionedParams(&o, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(list)
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
@@ -109,13 +111,16 @@ func (r *reader) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 // WatchWithContext watches the resource.
 func (r *reader) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
-	w, err := r.client().Get().Resource(r.plural).VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
+	w, err := r.client().Get().Resource(r.plural).VersionedParams(&o, metav1.ParameterCodec).MaxRetries(0).Watch(ctx)
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
 	}
-	tell(ctx, r.events, event{resource: r.index, up: true})
-	return w, nil
+	return onTrial(w, func() {
+		tell(ctx, r.events, event{resource: r.index, up: true})
+	}, func() {
+		r.failed(ctx, errors.New("the connection ends at once"))
+	}), nil
 }
 
 func (r *reader) client() *rest.RESTClient { return r.clients[r.version.Load()] }
@@ -135,13 +140,21 @@ func (r *reader) failed(ctx context.Context, err error) {
 		r.version.Store((r.version.Load() + 1) % int32(len(r.clients)))
 		err = fmt.Errorf("read %s: the API server does not have them; waiting for their CustomResourceDefinition", r)
 	default:
-		// Without the request's address: each has another timeout in it.
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err
-		}
-		err = fmt.Errorf("read %s: %w", r, err)
+		err = fmt.Errorf("read %s: %w", r, lasting(err))
 	}
 	tell(ctx, r.events, event{resource: r.index, err: err})
+}
+
+// lasting returns an error without what differs from one try to the next: the
+// request's timeout, and the port that it came from.
+func lasting(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if o, ok := errors.AsType[*net.OpError](err); ok && o.Addr != nil {
+		err = fmt.Errorf("%s %s %s: %w", o.Op, o.Net, o.Addr, o.Err)
+	}
+	return err
 }
 
 // store takes in what the reflector finds. It keeps nothing itself.

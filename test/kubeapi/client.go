@@ -125,16 +125,16 @@ func (s *Server) path(version, kind, namespace string) string {
 // An existing one is replaced as a whole.
 func (s *Server) Kubeconfig(folder, token string) string {
 	s.t.Helper()
-	return s.writeKubeconfig(folder, "token: "+token)
+	return s.writeKubeconfig(s.URL(), folder, "token: "+token)
 }
 
 // KubeconfigWithFile is like Kubeconfig, with the token in a file of its own.
 func (s *Server) KubeconfigWithFile(folder, tokenFile string) string {
 	s.t.Helper()
-	return s.writeKubeconfig(folder, "tokenFile: "+tokenFile)
+	return s.writeKubeconfig(s.URL(), folder, "tokenFile: "+tokenFile)
 }
 
-func (s *Server) writeKubeconfig(folder, credentials string) string {
+func (s *Server) writeKubeconfig(url, folder, credentials string) string {
 	s.t.Helper()
 	ca, err := os.ReadFile(s.file("ca.crt"))
 	if err != nil {
@@ -147,7 +147,7 @@ clusters: [{name: test, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: test, user: {%s}}]
 contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
-`, s.URL(), base64.StdEncoding.EncodeToString(ca), credentials)
+`, url, base64.StdEncoding.EncodeToString(ca), credentials)
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}

@@ -147,7 +147,9 @@ func (s *Server) Compact() {
 func (s *Server) file(name string) string { return filepath.Join(s.folder, name) }
 
 // URL is where the API server is.
-func (s *Server) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", s.port) }
+func (s *Server) URL() string { return "https://" + s.address() }
+
+func (s *Server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 // process is a program that runs.
 type process struct {
