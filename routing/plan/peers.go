@@ -92,12 +92,21 @@ func (m *maker) pathTo(t *routing.Table, p *routing.Peers, node int, dst netip.P
 	return ""
 }
 
-// pathProblem says why a class path cannot use a next hop; "" when it can.
+// pathProblem says why a class path cannot use a next hop; "" when it can. The
+// kernel takes no IPv6 next hop for on-link that main leads to by another link,
+// unless by a default.
 func (m *maker) pathProblem(p *routing.Peers, hop netip.Addr) string {
-	if p.OnLink {
-		return ""
+	if !p.OnLink {
+		return m.hopProblem(p.Link, hop)
 	}
-	return m.hopProblem(p.Link, hop)
+	if hop.Is6() && !m.onLink(p.Link, hop) {
+		for i := range m.in.Kernel.Links {
+			if name := m.in.Kernel.Links[i].Name; name != p.Link && m.onLink(name, hop) {
+				return "next hop " + hop.String() + " is in a network of " + name + ": the kernel does not take it for on-link on " + p.Link
+			}
+		}
+	}
+	return ""
 }
 
 // classPath returns the class path of a CIDR.

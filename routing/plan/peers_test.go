@@ -359,3 +359,27 @@ func TestClaimedTwiceThroughAFlap(t *testing.T) {
 		wantChanges(t, f.String(), changes(healthy, w.make(), f), "")
 	}
 }
+
+// The kernel takes an IPv6 next hop for on-link on a tunnel only where it has no
+// other way to it than a default.
+func TestOnLinkIPv6(t *testing.T) {
+	w := seed()
+	w.Kernel.Links = append(w.Kernel.Links, upLink("tunl0", "10.244.1.1/32", "fd00:10:244:1::1/128"))
+	p := w.Config.Tables[0].Routes.Peers
+	p.Link, p.Learn, p.NextHop, p.OnLink, p.Fallback = "tunl0", routing.LearnNodes, routing.HopInternalIP, true, routing.Fallback{}
+	plan := w.make()
+	if lines := strings.Join(text(plan, routing.IPv4), "\n"); !strings.Contains(lines, "10.244.2.0/24 via 10.46.0.2 dev tunl0 table 47 metric 10 onlink") {
+		t.Errorf("IPv4:\n%s", lines)
+	}
+	if lines := strings.Join(text(plan, routing.IPv6), "\n"); strings.Contains(lines, "via fd00:46::2") {
+		t.Errorf("IPv6:\n%s", lines)
+	}
+	const why = "path to fd00:10:244:2::/64: next hop fd00:46::2 is in a network of node0: the kernel does not take it for on-link on tunl0"
+	if waiting := plan.Tables[0].Waiting; !slices.Contains(waiting, why) {
+		t.Errorf("waits for %q, not %q", waiting, why)
+	}
+	w.link("node0").Addrs = w.link("node0").Addrs[:1] // IPv4 stays
+	if lines := strings.Join(text(w.make(), routing.IPv6), "\n"); !strings.Contains(lines, "fd00:10:244:2::/64 via fd00:46::2 dev tunl0 table 47 metric 10 onlink") {
+		t.Errorf("IPv6, without a network:\n%s", lines)
+	}
+}
