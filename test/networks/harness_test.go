@@ -249,12 +249,13 @@ func (c *cluster) ip(n *lab.Node, args string) string {
 	return out
 }
 
-// ours returns the routes of our protocol in a table, both families.
+// ours returns the routes of our protocol in a table, both families, as `ip`
+// words them without the protocol.
 func (c *cluster) ours(n *lab.Node, table string) []string {
 	c.t.Helper()
 	var lines []string
 	for _, family := range []string{"-4", "-6"} {
-		for line := range strings.Lines(c.ip(n, family+" -N route show proto 148 table "+table)) {
+		for line := range strings.Lines(c.ip(n, family+" route show proto 148 table "+table)) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
 		}
 	}
