@@ -33,8 +33,13 @@ func (r *reader) checkNetworks() {
 	for _, n := range r.config.Networks {
 		names = append(names, n.Name)
 	}
-	for _, use := range r.networks {
-		if use.name != routing.World && !slices.Contains(names, use.name) {
+	uses := slices.DeleteFunc(slices.Clone(r.networks), func(u networkUse) bool { return u.name == routing.World })
+	if len(names) == 0 && len(uses) > 1 {
+		uses[0].node.Errorf("undefined network %q: there is no network at all; name them in the section networks (%d uses)", uses[0].name, len(uses))
+		return
+	}
+	for _, use := range uses {
+		if !slices.Contains(names, use.name) {
 			use.node.Errorf("undefined network %q%s", use.name, strictyaml.DidYouMean(use.name, names))
 		}
 	}

@@ -1,7 +1,10 @@
 package intent
 
 import (
+	"slices"
+
 	"netclass.dev/routing"
+	"netclass.dev/routing/internal/strictyaml"
 )
 
 // checkRoutes compares each table's sources with each other and with the
@@ -41,6 +44,9 @@ func (r *reader) checkPeers(t *routing.Table, place *tablePlace) {
 	if p.Learn == routing.LearnBGP && (r.config.BGP == nil || r.config.BGP.Mesh == nil) {
 		place.peers.Errorf("learn: bgp needs bgp.mesh")
 	}
+	if mesh := r.mesh(); mesh != nil && p.Learn == routing.LearnBGP && mesh.Address == routing.HopLink && p.Link != "" && mesh.Link != "" && mesh.Link != p.Link {
+		place.peers.Warnf("peers are learned over %s, but their paths lead over %s; if that is meant, write bgp.mesh.address: internalIP", mesh.Link, p.Link)
+	}
 	if own := t.Routes.Own; own != nil && own.Link != "" && own.Link == p.Link {
 		place.own.Errorf("own and peers have one link %s: own leads to this node's pods, peers to the other nodes", own.Link)
 	}
@@ -53,6 +59,13 @@ func (r *reader) checkPeers(t *routing.Table, place *tablePlace) {
 	if p.MTU != 0 && p.MTU < 1280 && r.has("pods", routing.IPv6) {
 		place.peers.Errorf("mtu must be at least 1280 where pods have IPv6, not %d", p.MTU)
 	}
+}
+
+func (r *reader) mesh() *routing.Mesh {
+	if r.config.BGP == nil {
+		return nil
+	}
+	return r.config.BGP.Mesh
 }
 
 func (r *reader) checkDefault(t *routing.Table, place *tablePlace) {
@@ -71,7 +84,30 @@ func (r *reader) checkDefault(t *routing.Table, place *tablePlace) {
 		}
 		private = c.Name
 	}
+	if private == "" {
+		r.checkStray(t, place)
+	}
 	if private != "" {
 		place.def.Warnf("the default leaves by %s, but class %s carries nothing to or from world", d.Link, private)
+	}
+}
+
+// checkStray reports a default by the link of no class, where a class promises the
+// table's traffic another link, or has nearly that name.
+func (r *reader) checkStray(t *routing.Table, place *tablePlace) {
+	link := t.Routes.Default.Link
+	var links []string
+	for i := range r.config.Classes {
+		c := &r.config.Classes[i]
+		links = append(links, c.Link)
+		for _, tr := range c.Traffic {
+			if tr.To == routing.World && slices.ContainsFunc(t.Rules, func(s routing.Selector) bool { return s.From == tr.From }) {
+				place.def.Warnf("the default leaves by %s, but class %s promises the world's traffic of %s to %s", link, c.Name, tr.From, c.Link)
+				return
+			}
+		}
+	}
+	if near := strictyaml.DidYouMean(link, links); near != "" {
+		place.def.Warnf("the default leaves by %s, which is the link of no class%s", link, near)
 	}
 }

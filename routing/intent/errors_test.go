@@ -118,7 +118,7 @@ const everyErrorWant = `1:13: error: apiVersion must be netclass.dev/v1alpha1, n
 9:77: error: odd must be a network in CIDR form, not a list
 10:3: error: duplicate key "nodes"; it is on line 8 already
 11:3: error: network "bad name" is no valid name: want letters, digits, dots, _ and -
-11:13: error: bad name must be a list, not text
+11:13: error: bad name must be a list, not text; write [nothing]
 15:12: error: name "Pod_Pod" is no valid name: want 1 to 63 of a-z, 0-9 and -
 15:27: error: "a-link-name-too-long" is no name of a link: it is longer than 15 bytes
 15:55: error: vlan must be 1 to 4094, not 4095

@@ -186,12 +186,25 @@ func (r *reader) networkList(n *strictyaml.Node, user string) []string {
 
 // perFamily reads {ipv4: X, ipv6: Y}.
 func perFamily[T any](n *strictyaml.Node, each func(*strictyaml.Node, routing.Family) T) routing.PerFamily[T] {
-	m := n.Map()
 	var v routing.PerFamily[T]
+	if n != nil && n.Example() != "" {
+		n.Errorf("%s must be a mapping of families; write %s", n.Key, byFamily(n))
+		return v
+	}
+	m := n.Map()
 	v.IPv4 = each(m.Get("ipv4"), routing.IPv4)
 	v.IPv6 = each(m.Get("ipv6"), routing.IPv6)
 	m.Done()
 	return v
+}
+
+// byFamily is how a value is written that was given without its family.
+func byFamily(n *strictyaml.Node) string {
+	family := "ipv4"
+	if n.IsText() && strings.Contains(n.Text(""), ":") {
+		family = "ipv6"
+	}
+	return "{" + family + ": " + n.Example() + "}"
 }
 
 // needFamily reports a per-family mapping without any family.

@@ -47,7 +47,7 @@ func TestParseErrors(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"empty", "", "f: nodes file is empty; write `nodes: []` if there are none"},
 		{"comments", "# none\n", "f: nodes file is empty; write `nodes: []` if there are none"},
-		{"null", "nodes:\n", "f:1:1: nodes has no value, want a list; leave the key out for its default"},
+		{"null", "nodes:\n", "f:1:1: nodes has no value, want a list; indent what belongs to it, or leave the key out for its default"},
 		{"not a mapping", "- name: a\n", "f:1:1: the document must be a mapping, not a list"},
 		{"no nodes", "{}\n", `f:1:1: missing key "nodes"`},
 		{"syntax", "nodes: [\n", "f:1:8: sequence end token ']' not found"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -46,7 +47,7 @@ func (d *Document) scan(limits Limits) (token.Tokens, bool) {
 		}
 		for _, t := range some {
 			if t.Type == token.InvalidType {
-				d.at(t, "%s", t.Error)
+				d.at(t, "%s", helpful(t.Error))
 				return nil, false
 			}
 			if t.Type == token.DirectiveType {
@@ -110,7 +111,7 @@ func (d *Document) parseTokens(tokens token.Tokens) (body ast.Node, ok bool) {
 			GetToken() *token.Token
 		}
 		if errors.As(err, &syntax) {
-			d.at(syntax.GetToken(), "%s", syntax.GetMessage())
+			d.at(syntax.GetToken(), "%s", helpful(syntax.GetMessage()))
 		} else {
 			d.at(nil, "not readable as YAML: %v", err)
 		}
@@ -126,6 +127,19 @@ func (d *Document) parseTokens(tokens token.Tokens) (body ast.Node, ok bool) {
 		}
 	}
 	return body, true
+}
+
+// helpful adds to a message of the parser's what has most likely happened.
+func helpful(message string) string {
+	switch {
+	case strings.HasPrefix(message, "found character '\t'"):
+		return "a tab cannot indent; use spaces"
+	case strings.HasSuffix(message, "value is not allowed in this context"):
+		return message + "; is it indented like what it belongs with, and on a line of its own?"
+	case message == "non-map value is specified":
+		return message + "; a key needs a colon and a space behind it"
+	}
+	return message
 }
 
 // at reports an error at a token's place.

@@ -9,15 +9,41 @@ import (
 
 // wrong reports that the value is not of the wanted kind.
 func (n *Node) wrong(want string) {
-	if n.kind == kindNull {
+	hint := ""
+	switch collection := want == "a list" || want == "a mapping"; {
+	case n.kind == kindNull && collection:
+		n.Errorf("%s has no value, want %s; indent what belongs to it, or leave the key out for its default", n.label(), want)
+		return
+	case n.kind == kindNull:
 		n.Errorf("%s has no value, want %s; leave the key out for its default", n.label(), want)
 		return
-	}
-	hint := ""
-	if n.kind == kindMap && want != "a list" {
+	case want == "a list" && n.kind == kindText:
+		hint = "; write [" + n.quoted() + "]"
+	case want == "a list" && n.kind == kindMap:
+		hint = "; begin each item with a dash"
+	case n.kind == kindMap && want != "a mapping":
 		hint = "; a value with colons needs quotes inside braces"
 	}
 	n.Errorf("%s must be %s, not %s%s", n.label(), want, n.kind, hint)
+}
+
+// Example returns a scalar as it may be written inside brackets or braces; "" for
+// what is none.
+func (n *Node) Example() string {
+	switch n.kind {
+	case kindText:
+		return n.quoted()
+	case kindInt:
+		return n.text
+	}
+	return ""
+}
+
+func (n *Node) quoted() string {
+	if n.text == "" || strings.ContainsAny(n.text, "\"'\n:,[]{}#&*!|>%@` ") {
+		return strconv.Quote(n.text)
+	}
+	return n.text
 }
 
 func (n *Node) label() string {
