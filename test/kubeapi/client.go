@@ -18,7 +18,7 @@ import (
 )
 
 // Request makes one request with a token and returns the answer's status and
-// body. The body, if it is no string and no bytes, is sent as JSON.
+// body. It may be called by several goroutines. The body, if it is no string and no bytes, is sent as JSON.
 func (s *Server) Request(token, method, path, contentType string, body any) (int, []byte, error) {
 	var reader io.Reader
 	switch b := body.(type) {
@@ -43,12 +43,7 @@ func (s *Server) Request(token, method, path, contentType string, body any) (int
 		contentType = "application/json"
 	}
 	req.Header.Set("Content-Type", contentType)
-	client, err := s.httpClient()
-	if err != nil {
-		return 0, nil, err
-	}
-	defer client.CloseIdleConnections()
-	answer, err := client.Do(req)
+	answer, err := s.client.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -65,8 +60,10 @@ func (s *Server) httpClient() (*http.Client, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	return &http.Client{
-		Timeout:   30 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 16,
+		},
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,8 @@ import (
 // Version is the release of Kubernetes that is tested against.
 const Version = "v1.37.2"
 
-// Server is an API server with its etcd. Its methods are for one goroutine.
+// Server is an API server with its etcd. Its methods are for one goroutine, but
+// for Request.
 type Server struct {
 	t      testing.TB
 	folder string
@@ -31,6 +33,7 @@ type Server struct {
 	etcd   string // its URL
 	tokens map[string]User
 
+	client  *http.Client
 	process *process
 }
 
@@ -53,9 +56,14 @@ func Start(t testing.TB) *Server {
 	}
 	need.Built(t, binary, "kube-apiserver")
 	s := &Server{t: t, folder: t.TempDir(), binary: binary, tokens: map[string]User{Admin: {"admin", []string{"system:masters"}}}}
-	if err := s.writeKeys(); err != nil {
+	err := s.writeKeys()
+	if err == nil {
+		s.client, err = s.httpClient()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.client.CloseIdleConnections)
 	client, peer := freePort(t), freePort(t)
 	s.etcd = fmt.Sprintf("http://127.0.0.1:%d", client)
 	peers := fmt.Sprintf("http://127.0.0.1:%d", peer)
@@ -132,6 +140,7 @@ func (s *Server) Down() {
 	if s.process != nil {
 		s.process.kill()
 		s.process = nil
+		s.client.CloseIdleConnections()
 	}
 }
 
