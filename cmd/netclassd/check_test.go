@@ -51,8 +51,9 @@ func TestLeftover(t *testing.T) {
 	if got, want := leftover(routing.Ownership{Protocols: []routing.Protocol{150}}, k), "2 rules at priorities 1001, 1003 of netclassd's protocol number"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	k.Routes = append(k.Routes, routing.Route{Table: 47, Protocol: routing.ProtocolNetclass}, routing.Route{Table: 47, Protocol: routing.ProtocolNetclass})
-	if got, want := leftover(routing.Ownership{}, k), "1 rule at priority 1001 and 2 routes in table 47 of netclassd's protocol number"; got != want {
+	k.Routes = append(k.Routes, routing.Route{Table: 47, Protocol: routing.ProtocolNetclass}, routing.Route{Table: 47, Protocol: routing.ProtocolNetclass},
+		routing.Route{Table: routing.MainID, Protocol: routing.ProtocolNetclass})
+	if got, want := leftover(routing.Ownership{}, k), "1 rule at priority 1001 and 3 routes in tables 47, main of netclassd's protocol number"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := leftover(routing.Ownership{}, &routing.Kernel{}); got != "" {

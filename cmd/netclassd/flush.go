@@ -86,10 +86,10 @@ func leftover(own routing.Ownership, k *routing.Kernel) string {
 	}
 	var parts []string
 	if rules > 0 {
-		parts = append(parts, fmt.Sprintf("%s at %s", count(rules, "rule"), numbers("priority", "priorities", priorities)))
+		parts = append(parts, fmt.Sprintf("%s at %s", count(rules, "rule"), numbers("priority", "priorities", priorities, func(n uint32) string { return fmt.Sprint(n) })))
 	}
 	if routes > 0 {
-		parts = append(parts, fmt.Sprintf("%s in %s", count(routes, "route"), numbers("table", "tables", tables)))
+		parts = append(parts, fmt.Sprintf("%s in %s", count(routes, "route"), numbers("table", "tables", tables, func(n uint32) string { return routing.TableID(n).String() })))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -98,16 +98,16 @@ func leftover(own routing.Ownership, k *routing.Kernel) string {
 }
 
 // numbers writes "table 47", "tables 47, 48", with not too many of them.
-func numbers(one, many string, ns []uint32) string {
+func numbers(one, many string, ns []uint32, name func(uint32) string) string {
 	const most = 10
 	slices.Sort(ns)
 	ns = slices.Compact(ns)
 	if len(ns) == 1 {
-		return fmt.Sprintf("%s %d", one, ns[0])
+		return one + " " + name(ns[0])
 	}
 	var texts []string
 	for _, n := range ns[:min(len(ns), most)] {
-		texts = append(texts, fmt.Sprint(n))
+		texts = append(texts, name(n))
 	}
 	text := many + " " + strings.Join(texts, ", ")
 	if len(ns) > most {

@@ -50,6 +50,12 @@ func (m *maker) class(c *routing.Class) routing.ClassStatus {
 		st.Health, st.Reason = routing.Waiting, why
 		return st
 	}
+	for _, tr := range c.Traffic {
+		if why := m.rulesWait[linkTraffic{c.Link, tr.From}]; why != "" {
+			st.Health, st.Reason = routing.Waiting, why
+			return st
+		}
+	}
 	if why := m.defaults[c.Link]; why != "" {
 		st.Health, st.Reason = routing.Waiting, why
 		return st

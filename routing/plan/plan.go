@@ -43,22 +43,23 @@ type maker struct {
 	at    int // index of self in nodes; -1: not there
 	plan  *routing.Plan
 
-	links    map[string]*routing.Link
-	networks map[string][]netip.Prefix // of each class link, seen now or remembered
-	claims   claims
-	foreign  map[key]int32 // index into the kernel's routes: in our tables, not ours
-	ours     map[key]int32 // the same of our own; made when first asked for
-	planned  map[key]int32 // index into plan.Routes
-	owners   []int32       // for each of plan.Routes: the node that has the class path, or none
-	peerings map[routing.SessionKey]*routing.Peering
-	tallies  map[string]*tally                  // class paths by link
-	defaults map[string]string                  // link -> why its default waits; "" when it is planned
-	waits    [][]waiting                        // of each table
-	sessions []session                          // of each node
-	delivers *routing.PerFamily[[]netip.Prefix] // own pod CIDRs; made when first asked for
-	via      map[nextHop][]netip.Prefix         // class paths in the kernel; made when first asked for
-	hops     map[string][]nodeIP                // link -> each node's addresses there
-	remotes  map[netip.Addr]int                 // address -> the node that is spoken to there
+	links     map[string]*routing.Link
+	networks  map[string][]netip.Prefix // of each class link, seen now or remembered
+	claims    claims
+	foreign   map[key]int32 // index into the kernel's routes: in our tables, not ours
+	ours      map[key]int32 // the same of our own; made when first asked for
+	planned   map[key]int32 // index into plan.Routes
+	owners    []int32       // for each of plan.Routes: the node that has the class path, or none
+	peerings  map[routing.SessionKey]*routing.Peering
+	tallies   map[string]*tally                  // class paths by link
+	defaults  map[string]string                  // link -> why its default waits; "" when it is planned
+	waits     [][]waiting                        // of each table
+	rulesWait map[linkTraffic]string             // why the rule of a class's traffic waits
+	sessions  []session                          // of each node
+	delivers  *routing.PerFamily[[]netip.Prefix] // own pod CIDRs; made when first asked for
+	via       map[nextHop][]netip.Prefix         // class paths in the kernel; made when first asked for
+	hops      map[string][]nodeIP                // link -> each node's addresses there
+	remotes   map[netip.Addr]int                 // address -> the node that is spoken to there
 }
 
 // tally counts the pod CIDRs of peers by where their packets go.
@@ -71,15 +72,16 @@ type tally struct {
 
 func newMaker(in *routing.Inputs) *maker {
 	m := &maker{
-		in:       in,
-		cfg:      in.Config,
-		plan:     &routing.Plan{},
-		links:    make(map[string]*routing.Link, len(in.Kernel.Links)),
-		foreign:  make(map[key]int32),
-		peerings: make(map[routing.SessionKey]*routing.Peering, len(in.Peerings)),
-		tallies:  make(map[string]*tally),
-		defaults: make(map[string]string),
-		hops:     make(map[string][]nodeIP),
+		in:        in,
+		cfg:       in.Config,
+		plan:      &routing.Plan{},
+		links:     make(map[string]*routing.Link, len(in.Kernel.Links)),
+		foreign:   make(map[key]int32),
+		peerings:  make(map[routing.SessionKey]*routing.Peering, len(in.Peerings)),
+		tallies:   make(map[string]*tally),
+		defaults:  make(map[string]string),
+		rulesWait: make(map[linkTraffic]string),
+		hops:      make(map[string][]nodeIP),
 	}
 	for i := range in.Kernel.Links {
 		m.links[in.Kernel.Links[i].Name] = &in.Kernel.Links[i]

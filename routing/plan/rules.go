@@ -18,6 +18,7 @@ func (m *maker) rules(t *routing.Table, wait func(what, why string)) []string {
 			}
 			for _, from := range m.selector(s.From, f) {
 				if own, ok := m.ownAddressIn(from); ok {
+					m.unruled(t, s.From, "its from set contains this node's own address "+own.String())
 					wait("rule from "+from.String(), "it contains this node's own address "+own.String()+
 						", whose replies would leave by the wrong link; name the narrower networks")
 					m.condition("table/"+t.Name, "FromContainsNodeAddress",
@@ -34,6 +35,7 @@ func (m *maker) rules(t *routing.Table, wait func(what, why string)) []string {
 						why = m.addRule(r)
 					}
 					if why != "" {
+						m.unruled(t, s.From, why)
 						wait("rule "+r.String(), why)
 						continue
 					}
@@ -44,6 +46,27 @@ func (m *maker) rules(t *routing.Table, wait func(what, why string)) []string {
 	}
 	return text
 }
+
+// unruled notes that a rule from a network into a table waits, for the classes that
+// carry its traffic.
+func (m *maker) unruled(t *routing.Table, from, why string) {
+	links := []string{}
+	if p := t.Routes.Peers; p != nil {
+		links = append(links, p.Link)
+	}
+	if d := t.Routes.Default; d != nil {
+		links = append(links, d.Link)
+	}
+	for _, link := range links {
+		k := linkTraffic{link, from}
+		if m.rulesWait[k] == "" {
+			m.rulesWait[k] = "the rule into table " + t.Name + " waits: " + why
+		}
+	}
+}
+
+// linkTraffic is what comes from a network and is to leave by a link.
+type linkTraffic struct{ link, from string }
 
 // selector returns the prefixes of a rule's set in a family; a set that is not
 // named matches all.

@@ -30,6 +30,14 @@ func TestRulesWaitForNodes(t *testing.T) {
 			if st := p.Tables[0]; st.Health != routing.Waiting || !strings.Contains(strings.Join(st.Waiting, "\n"), "rule 1001: from 10.244.0.0/16 lookup 47: "+p.Hold) {
 				t.Errorf("table is %s, waits for %v", st.Health, st.Waiting)
 			}
+			for _, name := range []string{"pod-pod", "world-pod"} {
+				if c := class(t, p, name); c.Health != routing.Waiting || c.Reason != "the rule into table pods waits: "+p.Hold {
+					t.Errorf("%s is %s: %s", name, c.Health, c.Reason)
+				}
+			}
+			if c := class(t, p, "node-node"); c.Health != routing.Ready {
+				t.Errorf("node-node is %s: %s", c.Health, c.Reason)
+			}
 
 			w = seed()
 			want := selects(w.settle())
