@@ -34,6 +34,7 @@ func define(t *testing.T, s *kubeapi.Server, group, version, kind, plural string
 }
 
 func TestKubernetesCiliumNodes(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	s.Apply(nodeYAML("a", "10.9.1.0/24", "") + "---\n" + nodeYAML("b", "10.9.2.0/24", ""))
 	w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: s.Kubeconfig(t.TempDir(), kubeapi.Admin), PodCIDRs: "ciliumnode"})
@@ -54,6 +55,7 @@ func TestKubernetesCiliumNodes(t *testing.T) {
 }
 
 func TestKubernetesBlockAffinities(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	s.Apply(nodeYAML("a", "10.9.1.0/24", "") + "---\n" + nodeYAML("b", "10.9.2.0/24", ""))
 	kubeconfig := s.Kubeconfig(t.TempDir(), kubeapi.Admin)

@@ -35,6 +35,7 @@ func never(reason string) func(*routing.Inventory) bool {
 // TestKubernetesAway takes the API server away, and the history with it, so that
 // no watch can go on from where it was.
 func TestKubernetesAway(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	s.Apply(nodeYAML("a", "10.0.1.0/24", "") + "---\n" + nodeYAML("b", "10.0.2.0/24", ""))
 	w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: s.Kubeconfig(t.TempDir(), kubeapi.Admin)})
@@ -60,6 +61,7 @@ func TestKubernetesAway(t *testing.T) {
 
 // TestKubernetesCredentials replaces the kubeconfig and the token's file.
 func TestKubernetesCredentials(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	folder := t.TempDir()
 	w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: filepath.Join(folder, "kubeconfig")})
@@ -91,6 +93,7 @@ func TestKubernetesCredentials(t *testing.T) {
 
 // TestKubernetesRights starts without any, and takes them away again.
 func TestKubernetesRights(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	s.Down()
 	s.Allow("mere", kubeapi.User{Name: "mere"})
@@ -119,6 +122,7 @@ subjects: [{kind: User, name: mere, apiGroup: rbac.authorization.k8s.io}]
 
 // TestKubernetesCopy boots with the API server away.
 func TestKubernetesCopy(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	s.Apply(nodeYAML("a", `10.0.1.0/24, "fd00:1::/64"`, "example.org/a4: 10.48.0.1") + "---\n" + nodeYAML("b", "10.0.2.0/24", ""))
 	setIP(s, "a", "10.46.0.1")
@@ -175,6 +179,7 @@ func TestKubernetesCopy(t *testing.T) {
 // TestKubernetesBehindBalancer has connections accepted and ended at once, as by a
 // load balancer that has no API server left.
 func TestKubernetesBehindBalancer(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	s.Apply(nodeYAML("a", "10.0.1.0/24", ""))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -125,6 +125,7 @@ func heartbeat(s *kubeapi.Server, name string, i int) {
 
 // TestKubernetesNodes has everything happen to Nodes that does.
 func TestKubernetesNodes(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: s.Kubeconfig(t.TempDir(), kubeapi.Admin), StateDir: t.TempDir()})
 	w.until("none", has())

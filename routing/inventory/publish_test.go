@@ -63,6 +63,7 @@ func (p *publishing) addresses(prefixes ...string) {
 }
 
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	rights(s, true)
 	kubeconfig := s.Kubeconfig(t.TempDir(), s.ServiceAccountToken("netclass", "netclassd"))
@@ -123,6 +124,7 @@ func rights(s *kubeapi.Server, publish bool) {
 // TestRights reads everything with exactly the rights that are shipped, and
 // publishes nothing with those that are not for it.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	s := kubeapi.Start(t)
 	rights(s, false)
 	kubeconfig := s.Kubeconfig(t.TempDir(), s.ServiceAccountToken("netclass", "netclassd"))
