@@ -11,20 +11,20 @@ LDFLAGS  := -s -w -X netclass.dev/version.Version=$(VERSION)
 
 # Debian packages, by the command or file that says a package is there.
 DEMO_PACKAGES := ip:iproute2 nft:nftables bird:bird2
-TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr gcc:gcc /usr/include/stdlib.h:libc6-dev
+TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev
 
 # Packages whose tests run under the race detector: those with goroutines.
 RACE := ./routing/engine/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
 
 # Packages that watch real daemons by the clock: one after the other, so that they
 # do not measure each other.
-REAL := ./test/lab/... ./test/e2e/... ./test/faults/... ./test/interop/...
+REAL := ./test/lab/... ./test/e2e/... ./test/networks/... ./test/faults/... ./test/interop/...
 
 TEST_ENV = NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## static bin/netclassd and bin/netclassctl
@@ -36,16 +36,20 @@ demo: demo-packages build ## a three-node cluster on this machine, its classes a
 	bin/demo $(DEMO_FLAGS)
 
 .PHONY: test
-test: test-packages build bin/grpcurl ## every test, with real kernel, BIRD and FRR (root)
+test: test-packages build bin/grpcurl kube-apiserver ## every test, with real kernel, BIRD and FRR (root)
 	$(TEST_ENV) $(GO) test -timeout 15m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL)))
 	$(TEST_ENV) CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
 	$(TEST_ENV) $(GO) test -p 1 -timeout 15m $(REAL)
+
+.PHONY: kube-apiserver
+kube-apiserver: ## the API server that tests run against (built once, 7 to 15 minutes)
+	@test/kube/build.sh >/dev/null
 
 bin/grpcurl: tools.mod tools.sum
 	CGO_ENABLED=0 $(GO) build -modfile=tools.mod -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
 
 .PHONY: bench
-bench: test-packages build ## figures, each beside its reference in the same run (root)
+bench: test-packages build kube-apiserver ## figures, each beside its reference in the same run (root)
 	NETCLASS_BIN=$(CURDIR)/bin $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/... ./routing/plan/...
 
 .PHONY: fuzz
