@@ -216,14 +216,14 @@ func TestBadReload(t *testing.T) {
 	time.Sleep(repair)
 	c.unchanged(m, "a bad reload")
 	out, _ := d.Ctl(t.Context(), "status")
-	if !strings.Contains(out, "nonsense") {
+	if !strings.Contains(out, `missing key "apiVersion"; and 2 more`) {
 		t.Errorf("status does not tell of the bad configuration:\n%s", out)
 	}
 	c.must(d.WriteConfig(mustConfig(t)))
 	c.must(d.Reload())
 	time.Sleep(repair)
 	c.unchanged(m, "a good reload")
-	if out, _ = d.Ctl(t.Context(), "status"); strings.Contains(out, "nonsense") {
+	if out, _ = d.Ctl(t.Context(), "status"); strings.Contains(out, "apiVersion") {
 		t.Errorf("status still tells of the bad configuration:\n%s", out)
 	}
 }
