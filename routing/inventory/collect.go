@@ -29,14 +29,16 @@ const (
 
 // collection is what the readers have told. Run's goroutine owns it.
 type collection struct {
-	facts   []map[string]*routing.Node // of each resource, by the object's name
-	pending []bool                     // resources that this connection has not read yet
-	dirty   bool                       // facts that have not been told of
-	errs    []error                    // why each cannot be read
-	err     error                      // why there is no connection
-	since   time.Time                  // something is wrong; zero: nothing is
-	synced  bool                       // all have been read at least once
-	warned  bool                       // the log says that something is wrong
+	generation int                        // of the connection
+	facts      []map[string]*routing.Node // of each resource, by the object's name
+	pending    []bool                     // resources that this connection has not read yet
+	dirty      bool                       // facts that have not been told of
+	errs       []error                    // why each cannot be read
+	hollow     bool                       // there are no nodes where there were some
+	err        error                      // why there is no connection
+	since      time.Time                  // something is wrong; zero: nothing is
+	synced     bool                       // all have been read at least once
+	warned     bool                       // the log says that something is wrong
 
 	toldAt  time.Time // when to tell of changes; zero: there are none
 	staleAt time.Time // when to tell that something is wrong; zero: never
@@ -107,11 +109,10 @@ func (c *collection) take(e event, now time.Time) {
 		for i := range c.pending {
 			c.pending[i] = true
 		}
-		c.err = nil
+		c.generation, c.err = e.generation, e.err
 		c.judge(now)
-	case e.resource == noResource:
-		c.err = e.err
-		c.judge(now)
+	case e.generation != c.generation:
+		// An old connection's reader, which is about to end.
 	case e.err != nil:
 		c.errs[e.resource] = e.err
 		c.judge(now)
@@ -169,6 +170,9 @@ func (c *collection) reason() string {
 	if c.err != nil {
 		return c.err.Error()
 	}
+	if c.hollow {
+		return "read nodes: the API server has none at all, which cannot be"
+	}
 	var texts []string
 	for _, err := range c.errs {
 		if err != nil {
@@ -206,11 +210,19 @@ func (k *Kubernetes) publish(c *collection, now time.Time, notify func()) {
 	next := *last
 	if c.dirty && !slices.Contains(c.pending, true) {
 		c.dirty = false
-		if nodes := c.nodes(); !c.synced || !slices.EqualFunc(nodes, last.Nodes, equalNode) {
-			next.Nodes = nodes
-			c.copyAt = c.copied.Add(copyGap)
+		nodes := c.nodes()
+		// We run on a node. An API server without any has lost its memory.
+		if hollow := len(nodes) == 0 && len(last.Nodes) > 0; hollow != c.hollow {
+			c.hollow = hollow
+			c.judge(now)
 		}
-		c.synced = true
+		if !c.hollow {
+			if !c.synced || !slices.EqualFunc(nodes, last.Nodes, equalNode) {
+				next.Nodes = nodes
+				c.copyAt = c.copied.Add(copyGap)
+			}
+			c.synced = true
+		}
 	}
 	reason := c.reason()
 	switch late := now.Sub(c.since) >= patience; {

@@ -38,27 +38,26 @@ func (k *Kubernetes) connect(ctx context.Context, events chan<- event) {
 		})
 	}
 	defer watching.Wait()
-	for ctx.Err() == nil {
+	for generation := 1; ctx.Err() == nil; generation++ {
 		began := time.Now()
 		text := k.kubeconfig()
 		config, err := k.restConfig()
 		if err != nil {
-			tell(ctx, events, event{resource: noResource, err: err})
+			tell(ctx, events, event{generation: generation, begun: true, err: err})
 			k.awaitOther(ctx, changed, text, time.After(reconnect))
 			continue
 		}
 		run, stop := context.WithCancel(ctx)
 		refused := make(chan struct{}, 1)
-		var reading sync.WaitGroup
-		if err := k.read(run, config, events, refused, &reading); err != nil {
-			tell(ctx, events, event{resource: noResource, err: err})
+		if err := k.read(run, config, generation, events, refused); err != nil {
+			tell(ctx, events, event{generation: generation, begun: true, err: err})
 			poke(refused)
 		}
 		if again := k.awaitRefusal(run, changed, text, refused, began); again != nil {
 			k.awaitOther(run, changed, text, again)
 		}
+		// Its readers may take a while to end, and are no longer listened to.
 		stop()
-		reading.Wait()
 	}
 }
 
@@ -70,10 +69,15 @@ func (k *Kubernetes) awaitRefusal(ctx context.Context, changed <-chan struct{}, 
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-			if !bytes.Equal(text, k.kubeconfig()) {
-				k.opt.Log.Info("kubeconfig changed", slog.String("path", k.opt.Kubeconfig))
-				return nil
+			if bytes.Equal(text, k.kubeconfig()) {
+				continue
 			}
+			if _, err := k.restConfig(); err != nil {
+				k.opt.Log.Warn("kubeconfig not usable; the last good one stays", slog.Any("error", err))
+				continue
+			}
+			k.opt.Log.Info("kubeconfig changed", slog.String("path", k.opt.Kubeconfig))
+			return nil
 		case <-refused:
 			return time.After(time.Until(began.Add(reconnect)))
 		}

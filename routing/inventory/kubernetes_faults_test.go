@@ -72,6 +72,10 @@ func TestKubernetesCredentials(t *testing.T) {
 	w.until("an unknown token", never("does not accept the credentials"))
 	s.Kubeconfig(folder, kubeapi.Admin)
 	w.until("a good token", has())
+	write(t, filepath.Join(folder, "kubeconfig"), "nonsense: [")
+	s.Apply(nodeYAML("b", "", ""))
+	w.until("a bad kubeconfig after a good one", has("b [] [] map[]"))
+	s.Do("DELETE", "/api/v1/nodes/b", "", nil)
 
 	token := filepath.Join(folder, "token")
 	s.Down()
@@ -181,15 +185,21 @@ func TestKubernetesCopy(t *testing.T) {
 func TestKubernetesBehindBalancer(t *testing.T) {
 	t.Parallel()
 	s := kubeapi.Start(t)
-	s.Apply(nodeYAML("a", "10.0.1.0/24", ""))
+	s.Apply(nodeYAML("a", "10.0.1.0/24", "") + "---\n" + nodeYAML("b", "10.0.2.0/24", ""))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	relay := s.Relay(t, l)
 	w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: relay.Kubeconfig(t.TempDir(), kubeapi.Admin)})
-	w.until("read", has("a [10.0.1.0/24] [] map[]"))
+	w.until("read", has("a [10.0.1.0/24] [] map[]", "b [10.0.2.0/24] [] map[]"))
 	relay.Cut()
-	w.until("cut", old("read nodes: ", "a [10.0.1.0/24] [] map[]"))
+	w.until("cut", old("read nodes: ", "a [10.0.1.0/24] [] map[]", "b [10.0.2.0/24] [] map[]"))
 	s.Do("DELETE", "/api/v1/nodes/a", "", nil)
 	relay.Mend()
-	w.until("mended", has())
+	w.until("mended", has("b [10.0.2.0/24] [] map[]"))
+
+	// An API server that has no node at all is not believed.
+	s.Do("DELETE", "/api/v1/nodes/b", "", nil)
+	w.until("none at all", old("has none at all", "b [10.0.2.0/24] [] map[]"))
+	s.Apply(nodeYAML("c", "10.0.3.0/24", ""))
+	w.until("another", has("c [10.0.3.0/24] [] map[]"))
 }

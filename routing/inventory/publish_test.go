@@ -90,22 +90,23 @@ func TestPublish(t *testing.T) {
 		if node := string(s.Do("GET", "/api/v1/nodes/a", "", nil)); !strings.Contains(node, `"other":"x"`) {
 			t.Errorf("another's annotation is gone: %s", node)
 		}
+		s.Apply(nodeYAML("b", "", ""))
 		s.Do("DELETE", "/api/v1/nodes/a", "", nil)
-		p.until("deleted", has())
+		p.until("deleted", has("b [] [] map[]"))
 		p.quiet("not made", time.Second)
 	})
 	t.Run("force", func(t *testing.T) {
 		s.Apply(nodeYAML("a", "", "example.org/a4: 10.48.0.77"))
 		p := publish(t, kubeconfig, true)
-		p.until("a person's", has("a [] [] map[example.org/a4:10.48.0.77]"))
+		p.until("a person's", has("a [] [] map[example.org/a4:10.48.0.77]", "b [] [] map[]"))
 		p.addresses("10.48.0.1/24")
-		p.until("replaced", has("a [] [] map[example.org/a4:10.48.0.1]"))
+		p.until("replaced", has("a [] [] map[example.org/a4:10.48.0.1]", "b [] [] map[]"))
 		for len(p.notified) > 0 {
 			<-p.notified
 		}
 		annotate(s, "a", `"example.org/a4":"10.48.0.77"`)
 		<-p.notified
-		p.until("replaced again", has("a [] [] map[example.org/a4:10.48.0.1]"))
+		p.until("replaced again", has("a [] [] map[example.org/a4:10.48.0.1]", "b [] [] map[]"))
 		p.quiet("and then nothing", 6*time.Second)
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +27,10 @@ var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 
 
 // event is what the readers tell the collector, which owns what is known.
 type event struct {
-	resource int // its index, or noResource
+	generation int // of the connection
+	resource   int // its index
 	// begun: a new connection reads everything anew; until it has, what is known
-	// stays.
+	// stays. An error says why there is none.
 	begun bool
 	whole map[string]*routing.Node // all there is, by the object's name; nil: not told
 	name  string                   // an object that is as fact says; empty: not told
@@ -38,9 +38,6 @@ type event struct {
 	err   error                    // why it cannot be read
 	up    bool                     // it is being watched
 }
-
-// noResource is in the place of a resource's index when none can be read.
-const noResource = -1
 
 // tell sends an event unless ctx ends first.
 func tell(ctx context.Context, events chan<- event, e event) {
@@ -51,10 +48,10 @@ func tell(ctx context.Context, events chan<- event, e event) {
 }
 
 // read starts a reader of each resource.
-func (k *Kubernetes) read(ctx context.Context, config *rest.Config, events chan<- event, refused chan<- struct{}, readers *sync.WaitGroup) error {
+func (k *Kubernetes) read(ctx context.Context, config *rest.Config, generation int, events chan<- event, refused chan<- struct{}) error {
 	var all []*reader
 	for i := range k.resources {
-		r := &reader{resource: &k.resources[i], index: i, events: events, refused: refused}
+		r := &reader{resource: &k.resources[i], generation: generation, index: i, events: events, refused: refused}
 		for _, gv := range r.versions {
 			client, err := clientFor(config, gv)
 			if err != nil {
@@ -64,14 +61,14 @@ func (k *Kubernetes) read(ctx context.Context, config *rest.Config, events chan<
 		}
 		all = append(all, r)
 	}
-	tell(ctx, events, event{begun: true})
+	tell(ctx, events, event{generation: generation, begun: true})
 	k.client.Store(all[0].clients[0])
 	for _, r := range all {
 		b := backoff
 		reflector := cache.NewReflectorWithOptions(r, r.object, &store{reader: r, ctx: ctx}, cache.ReflectorOptions{
 			Name: "inventory", TypeDescription: r.String(), Backoff: &b,
 		})
-		readers.Go(func() { reflector.RunWithContext(ctx) })
+		go reflector.RunWithContext(ctx)
 	}
 	return nil
 }
@@ -80,11 +77,17 @@ func (k *Kubernetes) read(ctx context.Context, config *rest.Config, events chan<
 // request once: the reflector has a time of its own between tries.
 type reader struct {
 	*resource
-	index   int
-	clients []*rest.RESTClient // one for each of the resource's versions
-	version atomic.Int32       // of them, the one that is asked
-	events  chan<- event
-	refused chan<- struct{}
+	generation int
+	index      int
+	clients    []*rest.RESTClient // one for each of the resource's versions
+	version    atomic.Int32       // of them, the one that is asked
+	events     chan<- event
+	refused    chan<- struct{}
+}
+
+func (r *reader) tell(ctx context.Context, e event) {
+	e.generation, e.resource = r.generation, r.index
+	tell(ctx, r.events, e)
 }
 
 // List and Watch are there for the interface; those with a context are called.
@@ -117,7 +120,7 @@ func (r *reader) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		return nil, err
 	}
 	return onTrial(w, func() {
-		tell(ctx, r.events, event{resource: r.index, up: true})
+		r.tell(ctx, event{up: true})
 	}, func() {
 		r.failed(ctx, errors.New("the connection ends at once"))
 	}), nil
@@ -142,7 +145,7 @@ func (r *reader) failed(ctx context.Context, err error) {
 	default:
 		err = fmt.Errorf("read %s: %w", r, lasting(err))
 	}
-	tell(ctx, r.events, event{resource: r.index, err: err})
+	r.tell(ctx, event{err: err})
 }
 
 // lasting returns an error without what differs from one try to the next: the
@@ -190,7 +193,7 @@ func (s *store) item(object any) (item, error) {
 func (s *store) Add(object any) error {
 	i, err := s.item(object)
 	if err == nil {
-		tell(s.ctx, s.events, event{resource: s.index, name: i.name, fact: i.fact})
+		s.tell(s.ctx, event{name: i.name, fact: i.fact})
 	}
 	return err
 }
@@ -202,7 +205,7 @@ func (s *store) Update(object any) error { return s.Add(object) }
 func (s *store) Delete(object any) error {
 	i, err := s.item(object)
 	if err == nil {
-		tell(s.ctx, s.events, event{resource: s.index, name: i.name})
+		s.tell(s.ctx, event{name: i.name})
 	}
 	return err
 }
@@ -219,7 +222,7 @@ func (s *store) Replace(objects []any, _ string) error {
 			whole[i.name] = i.fact
 		}
 	}
-	tell(s.ctx, s.events, event{resource: s.index, whole: whole})
+	s.tell(s.ctx, event{whole: whole})
 	return nil
 }
 
