@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +39,9 @@ func TestCalico(t *testing.T) {
 func TestCalicoVXLAN(t *testing.T) {
 	t.Parallel()
 	c := newCalico(t, true)
-	c.guardRemoved(c.begin())
+	monitor := c.begin()
+	c.daemonRestarts()
+	c.guardRemoved(monitor)
 	c.routerSawNothing()
 }
 
@@ -227,7 +230,7 @@ func (c *calico) secondBlock() {
 		}
 	}
 	for _, f := range c.families {
-		c.block(2, 1, f, "confirmed", "false")
+		c.block(2, 1, f, "confirmed", false)
 		c.addPod(2, inBlock(2, 1, podHost, f))
 	}
 	everywhere("gained", true)
@@ -254,7 +257,7 @@ func (c *calico) affinities() {
 	never := func(what string) {
 		c.t.Helper()
 		// A block that is used tells how soon this one would have been.
-		c.block(2, 3, f, "confirmed", "false")
+		c.block(2, 3, f, "confirmed", false)
 		for _, n := range []int{2, 3} {
 			c.within(promptly, "a block after it on "+lab.NodeName(n), func() error { return c.has(n, 2, 3, f, true) })
 			if err := c.has(n, 2, 2, f, false); err != nil {
@@ -266,15 +269,15 @@ func (c *calico) affinities() {
 			c.within(promptly, "no block after it on "+lab.NodeName(n), func() error { return c.has(n, 2, 3, f, false) })
 		}
 	}
-	c.block(2, 2, f, "pending", "false")
+	c.block(2, 2, f, "pending", false)
 	never("a pending")
-	c.block(2, 2, f, "confirmed", "false")
+	c.block(2, 2, f, "confirmed", false)
 	everywhere("a confirmed", true)
-	c.block(2, 2, f, "pendingDeletion", "false")
+	c.block(2, 2, f, "pendingDeletion", false)
 	everywhere("a block pending deletion", false)
-	c.block(2, 2, f, "confirmed", "false")
+	c.block(2, 2, f, "confirmed", false)
 	everywhere("a confirmed", true)
-	c.block(2, 2, f, "confirmed", "true")
+	c.block(2, 2, f, "confirmed", true)
 	everywhere("a deleted", false)
 	c.dropBlock(2, 2, f)
 }
@@ -300,6 +303,29 @@ func (c *calico) birdRestarts() {
 		}
 	}
 	stop()
+}
+
+// daemonRestarts has netclassd crash and come back, with BIRD and netclassd as its
+// peers.
+func (c *calico) daemonRestarts() {
+	c.t.Helper()
+	stops := []func(){c.podPings(1, 2), c.podPings(3, 2)}
+	d := c.daemons[0]
+	c.must(d.Kill())
+	c.must(d.Start())
+	c.within(patience, "sessions again", func() error {
+		out, err := c.bird.Ctl(c.t.Context(), "show", "protocols")
+		for _, f := range c.families {
+			if err == nil && !regexp.MustCompile("(?m)^Mesh_2_"+f.String()+" .* Established").MatchString(out) {
+				err = fmt.Errorf("not all are:\n%s", out)
+			}
+		}
+		return err
+	})
+	c.converged()
+	for _, stop := range stops {
+		stop()
+	}
 }
 
 // podPings pings the pod of a node from another's until stop is called, which

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -23,7 +22,8 @@ import (
 type calico struct {
 	*cluster
 	families []routing.Family
-	byTunnel bool // next hops are addresses of tunnels, not InternalIPs
+	byTunnel bool   // next hops are addresses of tunnels, not InternalIPs
+	version  string // of Calico's kind
 	config   string
 	bird     *lab.BIRD
 }
@@ -77,10 +77,10 @@ func newCalico(t *testing.T, vxlan bool) *calico {
 			t.Logf("BIRD: %s\n%s", out, c.bird.LogTail(20))
 		}
 	})
-	c.families, c.byTunnel = routing.Families[:1], vxlan
+	c.families, c.byTunnel, c.version = routing.Families[:1], vxlan, "crd.projectcalico.org/v1"
 	c.config = example(t, "calico.yaml", "link: eth0", "link: "+uplink, "kubernetes: {}", c.source())
 	if vxlan {
-		c.families = routing.Families[:]
+		c.families, c.version = routing.Families[:], "projectcalico.org/v3"
 		c.config = strings.NewReplacer("[192.168.0.0/16]", `[192.168.0.0/16, "fd00:192:168::/48"]`, "nextHop: internalIP", "nextHop: link",
 			"podCIDRs: calico", "podCIDRs: calico, addresses: {"+tunnel+": {ipv4: {annotation: "+tunnelKey[routing.IPv4]+"}, ipv6: {annotation: "+tunnelKey[routing.IPv6]+"}}}").Replace(c.config)
 	}
@@ -96,18 +96,24 @@ func newCalico(t *testing.T, vxlan bool) *calico {
 	return c
 }
 
-// kind defines Calico's kind.
+// kind defines Calico's kind, in the version that Calico's own components use or
+// in that of its API, where that is all there is.
 func (c *calico) kind() {
-	c.api.Apply(`
+	group, version, _ := strings.Cut(c.version, "/")
+	deleted := "string"
+	if version == "v3" {
+		deleted = "boolean"
+	}
+	c.api.Apply(fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: blockaffinities.crd.projectcalico.org}
+metadata: {name: blockaffinities.%[1]s}
 spec:
-  group: crd.projectcalico.org
+  group: %[1]s
   scope: Cluster
   names: {kind: BlockAffinity, listKind: BlockAffinityList, plural: blockaffinities, singular: blockaffinity}
   versions:
-    - name: v1
+    - name: %[2]s
       served: true
       storage: true
       schema:
@@ -120,10 +126,10 @@ spec:
             spec:
               type: object
               required: [cidr, deleted, node, state]
-              properties: {cidr: {type: string}, deleted: {type: string}, node: {type: string}, state: {type: string}, type: {type: string}}
-`)
-	c.within(30*time.Second, "Calico's kind served", func() error {
-		status, body, err := c.api.Request(kubeapi.Admin, "GET", blocksPath, "", nil)
+              properties: {cidr: {type: string}, deleted: {type: %[3]s}, node: {type: string}, state: {type: string}, type: {type: string}}
+`, group, version, deleted))
+	c.within(patience, "Calico's kind served", func() error {
+		status, body, err := c.api.Request(kubeapi.Admin, "GET", c.blocks(), "", nil)
 		if err == nil && status != 200 {
 			err = fmt.Errorf("status %d: %s", status, body)
 		}
@@ -131,7 +137,8 @@ spec:
 	})
 }
 
-const blocksPath = "/apis/crd.projectcalico.org/v1/blockaffinities"
+// blocks is the path of the affinities.
+func (c *calico) blocks() string { return "/apis/" + c.version + "/blockaffinities" }
 
 // node makes the objects of a node. It has a pod CIDR, which Calico's IPAM does
 // not use.
@@ -143,19 +150,23 @@ func (c *calico) node(number int) {
 		o.annotations[tunnelKey[f]] = inBlock(number, 0, tunnelHost, f).String()
 	}
 	for _, f := range c.families {
-		c.block(number, 0, f, "confirmed", "false")
+		c.block(number, 0, f, "confirmed", false)
 	}
 	c.create(n, o)
 }
 
 // block makes a node's affinity to a block what Calico's IPAM writes.
-func (c *calico) block(node, number int, f routing.Family, state, deleted string) {
-	c.api.Apply(fmt.Sprintf("apiVersion: crd.projectcalico.org/v1\nkind: BlockAffinity\nmetadata: {name: %s}\nspec: {cidr: %q, node: %s, state: %s, deleted: %q, type: host}\n",
-		blockName(node, number, f), blockOf(node, number, f), lab.NodeName(node), state, deleted))
+func (c *calico) block(node, number int, f routing.Family, state string, deleted bool) {
+	text := fmt.Sprint(deleted)
+	if strings.HasSuffix(c.version, "/v1") {
+		text = fmt.Sprintf("%q", text)
+	}
+	c.api.Apply(fmt.Sprintf("apiVersion: %s\nkind: BlockAffinity\nmetadata: {name: %s}\nspec: {cidr: %q, node: %s, state: %s, deleted: %s, type: host}\n",
+		c.version, blockName(node, number, f), blockOf(node, number, f), lab.NodeName(node), state, text))
 }
 
 func (c *calico) dropBlock(node, number int, f routing.Family) {
-	c.api.Do("DELETE", blocksPath+"/"+blockName(node, number, f), "", nil)
+	c.api.Do("DELETE", c.blocks()+"/"+blockName(node, number, f), "", nil)
 }
 
 func blockName(node, number int, f routing.Family) string {
