@@ -21,7 +21,7 @@ const (
 // field that is nil stands for a section that was left out.
 type Config struct {
 	Daemon   Daemon
-	Node     string    // empty: decided at start, see DESIGN "node"
+	Node     string    // empty: --node, $NODE_NAME, else the hostname
 	Networks []Network // in order of appearance
 	Classes  []Class
 	Tables   []Table
