@@ -34,7 +34,7 @@ type collection struct {
 	pending    []bool                     // resources that this connection has not read yet
 	dirty      bool                       // facts that have not been told of
 	errs       []error                    // why each cannot be read
-	hollow     bool                       // there are no nodes where there were some
+	hollow     string                     // what there is none of, where there was some
 	err        error                      // why there is no connection
 	since      time.Time                  // something is wrong; zero: nothing is
 	synced     bool                       // all have been read at least once
@@ -170,8 +170,8 @@ func (c *collection) reason() string {
 	if c.err != nil {
 		return c.err.Error()
 	}
-	if c.hollow {
-		return "read nodes: the API server has none at all, which cannot be"
+	if c.hollow != "" {
+		return "read " + c.hollow + ": the API server has none at all any more, which is not believed"
 	}
 	var texts []string
 	for _, err := range c.errs {
@@ -211,12 +211,11 @@ func (k *Kubernetes) publish(c *collection, now time.Time, notify func()) {
 	if c.dirty && !slices.Contains(c.pending, true) {
 		c.dirty = false
 		nodes := c.nodes()
-		// We run on a node. An API server without any has lost its memory.
-		if hollow := len(nodes) == 0 && len(last.Nodes) > 0; hollow != c.hollow {
+		if hollow := k.hollow(c, last); hollow != c.hollow {
 			c.hollow = hollow
 			c.judge(now)
 		}
-		if !c.hollow {
+		if c.hollow == "" {
 			if !c.synced || !slices.EqualFunc(nodes, last.Nodes, equalNode) {
 				next.Nodes = nodes
 				c.copyAt = c.copied.Add(copyGap)
@@ -246,6 +245,18 @@ func (k *Kubernetes) publish(c *collection, now time.Time, notify func()) {
 	}
 	k.current.Store(&next)
 	notify()
+}
+
+// hollow returns the resource of which there is nothing, where there was something.
+// We run on a node with pods: an API server that has none has lost its memory,
+// or the definition of what tells of them.
+func (k *Kubernetes) hollow(c *collection, last *routing.Inventory) string {
+	for i := range k.resources {
+		if len(c.facts[i]) == 0 && slices.ContainsFunc(last.Nodes, func(n routing.Node) bool { return i == 0 || len(n.PodCIDRs) > 0 }) {
+			return k.resources[i].String()
+		}
+	}
+	return ""
 }
 
 // save makes a copy on disk of what has been read.

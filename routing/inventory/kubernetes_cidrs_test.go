@@ -52,6 +52,13 @@ func TestKubernetesCiliumNodes(t *testing.T) {
 	w.until("late", has("a [10.0.9.0/24 10.0.1.0/24 fd00:1::/64] [] map[]", "b [10.0.2.0/24] [] map[]"))
 	s.Do("DELETE", "/apis/cilium.io/v2/ciliumnodes/a", "", nil)
 	w.until("gone", has("a [] [] map[]", "b [10.0.2.0/24] [] map[]"))
+
+	// Their definition is taken away, and with it all of them.
+	s.Do("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ciliumnodes.cilium.io", "", nil)
+	w.until("no longer defined", old("read ciliumnodes.cilium.io: the API server", "a [] [] map[]", "b [10.0.2.0/24] [] map[]"))
+	define(t, s, "cilium.io", "v2", "CiliumNode", "ciliumnodes")
+	cilium("a", "10.0.1.0/24")
+	w.until("defined again", has("a [10.0.1.0/24] [] map[]", "b [] [] map[]"))
 }
 
 func TestKubernetesBlockAffinities(t *testing.T) {

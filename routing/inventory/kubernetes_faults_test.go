@@ -203,3 +203,10 @@ func TestKubernetesBehindBalancer(t *testing.T) {
 	s.Apply(nodeYAML("c", "10.0.3.0/24", ""))
 	w.until("another", has("c [10.0.3.0/24] [] map[]"))
 }
+
+// TestKubernetesInNoPod asks for the credentials of a pod where there is none.
+func TestKubernetesInNoPod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	w := watchAPI(t, inventory.KubernetesOptions{})
+	w.until("no pod", never("find the API server of this pod"))
+}
