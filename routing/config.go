@@ -265,13 +265,20 @@ func (c *Cluster) Address(link string) (PerFamily[AddressRef], bool) {
 	return PerFamily[AddressRef]{}, false
 }
 
-// Annotations returns the annotations of nodes that the configuration reads, by
-// name.
-func (c *Config) Annotations() []string {
-	var keys []string
+// AddressKey is an annotation of nodes that an address of a family is read from.
+type AddressKey struct {
+	Annotation string
+	Family     Family
+}
+
+// AddressKeys returns the annotations that the configuration reads addresses
+// from, each once.
+func (c *Config) AddressKeys() []AddressKey {
+	var keys []AddressKey
 	add := func(refs PerFamily[AddressRef]) {
 		for _, f := range Families {
-			if key := refs.Of(f).Annotation; key != "" {
+			key := AddressKey{refs.Of(f).Annotation, f}
+			if key.Annotation != "" && !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
 		}
@@ -291,8 +298,18 @@ func (c *Config) Annotations() []string {
 			add(c.BGP.Upstreams[i].Address)
 		}
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	return keys
+}
+
+// Annotations returns the annotations of nodes that the configuration reads, by
+// name.
+func (c *Config) Annotations() []string {
+	var names []string
+	for _, key := range c.AddressKeys() {
+		names = append(names, key.Annotation)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // LinkAddress says where a node's address on a class link is found.

@@ -28,7 +28,7 @@ func (e *Engine) keepGood(cfg *routing.Config, self string, fresh *routing.Inven
 		return &kept
 	}
 	kept.Nodes = slices.Clone(fresh.Nodes)
-	keys := addressKeys(cfg)
+	keys := cfg.AddressKeys()
 	known := make(map[string]*routing.Node, len(last.Nodes))
 	for i := range last.Nodes {
 		known[last.Nodes[i].Name] = &last.Nodes[i]
@@ -46,15 +46,15 @@ func (e *Engine) keepGood(cfg *routing.Config, self string, fresh *routing.Inven
 	return &kept
 }
 
-func (e *Engine) keepAnnotations(n, old *routing.Node, keys []addressKey) {
+func (e *Engine) keepAnnotations(n, old *routing.Node, keys []routing.AddressKey) {
 	for _, k := range keys {
-		key := k.annotation
+		key := k.Annotation
 		text, ok := n.Annotations[key]
-		if !ok || text == old.Annotations[key] || readable(text, k.family) || !readable(old.Annotations[key], k.family) {
+		if !ok || text == old.Annotations[key] || readable(text, k.Family) || !readable(old.Annotations[key], k.Family) {
 			continue
 		}
 		e.conditions.add("node/"+n.Name, "BadAnnotation",
-			fmt.Sprintf("annotation %s of %s is not an %s address: %q; the last good value %s is kept", key, n.Name, k.family, clip(text), old.Annotations[key]))
+			fmt.Sprintf("annotation %s of %s is not an %s address: %q; the last good value %s is kept", key, n.Name, k.Family, clip(text), old.Annotations[key]))
 		n.Annotations = maps.Clone(n.Annotations)
 		n.Annotations[key] = old.Annotations[key]
 	}
@@ -70,40 +70,4 @@ func clip(s string) string {
 		return s[:64] + "…"
 	}
 	return s
-}
-
-// addressKey is an annotation that holds an address.
-type addressKey struct {
-	annotation string
-	family     routing.Family
-}
-
-// addressKeys returns the annotations that the configuration reads addresses
-// from.
-func addressKeys(cfg *routing.Config) []addressKey {
-	var keys []addressKey
-	add := func(refs routing.PerFamily[routing.AddressRef]) {
-		for _, f := range routing.Families {
-			key := addressKey{refs.Of(f).Annotation, f}
-			if key.annotation != "" && !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	if cfg.Cluster != nil {
-		for _, a := range cfg.Cluster.Addresses {
-			add(a.Ref)
-		}
-	}
-	for i := range cfg.Tables {
-		if d := cfg.Tables[i].Routes.Default; d != nil {
-			add(d.Gateway)
-		}
-	}
-	if cfg.BGP != nil {
-		for i := range cfg.BGP.Upstreams {
-			add(cfg.BGP.Upstreams[i].Address)
-		}
-	}
-	return keys
 }
