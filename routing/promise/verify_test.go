@@ -126,6 +126,11 @@ PROVEN`},
 		{name: "nodes are not guarded", replace: []string{"guard: {networks: [pods, nodes]}", "guard: {networks: [pods]}"}, want: "NOT PROVEN: there is no guard for nodes"},
 		{name: "the guard is rules", replace: []string{"guard: {networks: [pods, nodes]}", "guard: {networks: [pods, nodes], as: rules}"},
 			want: "PROVEN\n"},
+		{name: "the guard is rules, and all there is", replace: []string{
+			"guard: {networks: [pods, nodes]}", "guard: {networks: [pods, nodes], as: rules}", "fence: [pods, services, nodes, loadBalancers]", "fence: [pods, nodes]",
+		}, bend: func(w *world) {
+			w.kernel.Rules = slices.DeleteFunc(w.kernel.Rules, func(r routing.Rule) bool { return r.Priority == 1000 })
+		}, want: "?"},
 		{name: "no fence is configured", replace: []string{"    fence: [pods, services, nodes, loadBalancers]\n", ""}, want: "NOT PROVEN: table pods has a default and no fence"},
 		{name: "forwarding is off", bend: func(w *world) {
 			w.real = w.kernel.After([]routing.Op{{Verb: routing.Add, Rule: routing.Rule{
