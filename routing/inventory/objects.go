@@ -154,14 +154,14 @@ func (c *ciliumNode) fact() *routing.Node {
 
 func (c *ciliumNode) DeepCopyObject() runtime.Object {
 	out := *c
-	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	c.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.IPAM.PodCIDRs = slices.Clone(c.Spec.IPAM.PodCIDRs)
 	return &out
 }
 
 func (l *ciliumNodeList) DeepCopyObject() runtime.Object {
 	out := *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	l.DeepCopyInto(&out.ListMeta)
 	out.Items = make([]ciliumNode, len(l.Items))
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopyObject().(*ciliumNode)
@@ -200,13 +200,13 @@ func (b *blockAffinity) fact() *routing.Node {
 
 func (b *blockAffinity) DeepCopyObject() runtime.Object {
 	out := *b
-	b.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	b.DeepCopyInto(&out.ObjectMeta)
 	return &out
 }
 
 func (l *blockAffinityList) DeepCopyObject() runtime.Object {
 	out := *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	l.DeepCopyInto(&out.ListMeta)
 	out.Items = make([]blockAffinity, len(l.Items))
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopyObject().(*blockAffinity)
