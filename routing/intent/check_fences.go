@@ -30,6 +30,9 @@ func (r *reader) checkFences() {
 	if r.config.Guard != nil {
 		r.checkStopped(r.config.Guard.Networks, r.guard, "guard")
 		for _, name := range r.config.Guard.Networks {
+			if r.config.Guard.AsRules && r.has(name, routing.IPv6) {
+				r.guard.Warnf("guard: as: rules: an eBPF datapath does not obey these for the IPv6 of %s; where one forwards pods' packets, use as: routes", name)
+			}
 			if name == "services" || name == "loadBalancers" {
 				r.guard.Warnf("guard: %s: a node's own connection to such an address is looked up before it is translated, and would stop here; fence it instead", name)
 			}

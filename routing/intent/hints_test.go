@@ -20,6 +20,11 @@ func TestHints(t *testing.T) {
 			"3:27: warning: class a: no table uses link b, so nothing here can make its traffic leave by it\n" +
 				"4:8: warning: guard: services: a node's own connection to such an address is looked up before it is translated, and would stop here; fence it instead\n",
 		},
+		{
+			"a guard that eBPF does not obey",
+			header + "networks: {nodes: [10.46.0.0/24, \"fd00:46::/64\"], pods: [10.244.0.0/16]}\nguard: {networks: [nodes, pods], as: rules}\n",
+			"3:8: warning: guard: as: rules: an eBPF datapath does not obey these for the IPv6 of nodes; where one forwards pods' packets, use as: routes\n",
+		},
 		{"a tab", header + "networks:\n\tpods: [10.0.0.0/8]\n", "3:1: error: a tab cannot indent; use spaces\n"},
 		{
 			"a key that is out of line", header + "networks:\n    pods: [10.0.0.0/8]\n  services: [10.96.0.0/16]\n",

@@ -2,6 +2,8 @@ package promise
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/fib"
@@ -98,6 +100,13 @@ func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer,
 		datapath := v.fib.Lookup(fib.Flow(check.Flow), fib.BPF)
 		if why = v.router(check.Flow, v.answer(datapath), &datapath); why != "" {
 			why += ", by bpf_fib_lookup"
+			if check.nobody && v.guardedByRules(check.Flow.Dst) {
+				if proof.Proven {
+					proof.Proven, proof.ByChoice = false, true
+					proof.Reason = fmt.Sprintf("%s to %s: %s: no eBPF datapath obeys a guard as rules in IPv6", check.source(), check.target(), why)
+				}
+				return false
+			}
 		}
 	}
 	misrouted := why != ""
@@ -114,6 +123,14 @@ func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer,
 		proof.Reason = fmt.Sprintf("%s to %s: %s", check.source(), check.target(), why)
 	}
 	return true
+}
+
+// guardedByRules reports whether by choice the guard of an address is rules that
+// only the stack's own lookup obeys.
+func (v *View) guardedByRules(a netip.Addr) bool {
+	g := v.Config.Guard
+	return a.Is6() && g != nil && g.AsRules && (within(v.linkNetworks(routing.IPv6), a) ||
+		slices.ContainsFunc(g.Networks, func(name string) bool { return within(v.Config.Network(name), a) }))
 }
 
 // covered says in words what the proof asks for.

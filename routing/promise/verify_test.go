@@ -130,7 +130,10 @@ PROVEN`},
 			"guard: {networks: [pods, nodes]}", "guard: {networks: [pods, nodes], as: rules}", "fence: [pods, services, nodes, loadBalancers]", "fence: [pods, nodes]",
 		}, bend: func(w *world) {
 			w.kernel.Rules = slices.DeleteFunc(w.kernel.Rules, func(r routing.Rule) bool { return r.Priority == 1000 })
-		}, want: "?"},
+		}, want: `
+pod-pod pods->pods ipv6 VIOLATED: pod of k8s-1 (fd00:10:244:1::6) to pod of k8s-2 (fd00:10:244:2::6) leaves by node0 via fd00:46::2, not pod0 (rule 32762: from all to fd00:10:244::/48 lookup main suppress_prefixlength 47)
+world-pod pods->world ipv6 VIOLATED: pod of k8s-1 (fd00:10:244:1::6) to the world (2001:db8::1) leaves by mgmt0 via fd00:40::fe, not ingress0 (rule 32766: from all lookup main)
+NOT PROVEN: pod of k8s-1 (fd00:10:244:1::6) to no host of fd00:10:244::/48 (fd00:10:244:cdaf:6342:1cf6:73c4:5fd3): goes to the router fd00:40::fe on mgmt0 (rule 32762: from all to fd00:10:244::/48 lookup main suppress_prefixlength 47), by bpf_fib_lookup: no eBPF datapath obeys a guard as rules in IPv6`},
 		{name: "no fence is configured", replace: []string{"    fence: [pods, services, nodes, loadBalancers]\n", ""}, want: "NOT PROVEN: table pods has a default and no fence"},
 		{name: "forwarding is off", bend: func(w *world) {
 			w.real = w.kernel.After([]routing.Op{{Verb: routing.Add, Rule: routing.Rule{
