@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,7 +40,7 @@ the time until every object has been shown, not the watch.`,
 			}
 			for e, err := range c.Watch(ctx) {
 				if err != nil {
-					if context.Cause(ctx) == context.DeadlineExceeded {
+					if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 						return context.DeadlineExceeded
 					}
 					return err

@@ -31,8 +31,11 @@ func BenchmarkPass(b *testing.B) {
 		})
 	}
 	k, sp := newFakeKernel(), &fakeSpeaker{}
-	k.AddAddr("pod0", netip.MustParsePrefix("10.48.1.1/16"))
-	k.AddAddr("node0", netip.MustParsePrefix("10.46.1.1/16"))
+	for link, addr := range map[string]string{"pod0": "10.48.1.1/16", "node0": "10.46.1.1/16"} {
+		if err := k.AddAddr(link, netip.MustParsePrefix(addr)); err != nil {
+			b.Fatal(err)
+		}
+	}
 	sp.notify = func() {}
 	c := seedConfig(t, "nodes:         [10.46.0.0/24,", "nodes:         [10.46.0.0/16,")
 	var inv = &routing.Inventory{Nodes: list, Synced: true, Source: "bench"}

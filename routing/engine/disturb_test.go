@@ -22,7 +22,6 @@ func TestDisturbed(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.converge()
-				want := sortedLines(r.kernel.text())
 				rng := rand.New(rand.NewPCG(seed, 1))
 				foreign := []routing.Route{
 					{Table: 47, Dst: routePrefix("192.0.2.0/24"), Metric: 7, Protocol: 4, Type: routing.Blackhole},
@@ -30,7 +29,7 @@ func TestDisturbed(t *testing.T) {
 					{Table: 99, Dst: routePrefix("2001:db8::/32"), Metric: 7, Protocol: routing.ProtocolNetclass, Type: routing.Blackhole},
 				}
 				r.kernel.foreign(routing.Add, foreign...)
-				want = sortedLines(r.kernel.text())
+				want := sortedLines(r.kernel.text())
 				// Half of the runs are spared others who delete our routes, and
 				// are held to what must be true after every single change.
 				strict := seed%2 == 0

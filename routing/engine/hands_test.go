@@ -75,6 +75,13 @@ func (k *fakeKernel) addAddrs(name string) {
 	}
 }
 
+// The levers on links that tests pull without asking whether the link is there:
+// random histories take links away.
+
+func (k *fakeKernel) SetUp(link string, up bool)      { _ = k.Kernel.SetUp(link, up) }
+func (k *fakeKernel) SetCarrier(link string, on bool) { _ = k.Kernel.SetCarrier(link, on) }
+func (k *fakeKernel) DeleteLink(link string)          { _ = k.Kernel.DeleteLink(link) }
+
 func (k *fakeKernel) Dump(ctx context.Context) (*routing.Kernel, error) {
 	k.mu.Lock()
 	k.dumps++

@@ -122,9 +122,6 @@ func onlink(r *routing.Route)              { r.OnLink = true }
 func table(id routing.TableID) func(*routing.Route) {
 	return func(r *routing.Route) { r.Table = id }
 }
-func protocol(p routing.Protocol) func(*routing.Route) {
-	return func(r *routing.Route) { r.Protocol = p }
-}
 
 func add(r routing.Route) routing.Op     { return routing.Op{Verb: routing.Add, Route: r} }
 func replace(r routing.Route) routing.Op { return routing.Op{Verb: routing.Replace, Route: r} }

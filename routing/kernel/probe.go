@@ -68,7 +68,7 @@ func (k *Kernel) Probe(ctx context.Context, link string, a netip.Addr) (alive bo
 		case <-time.After(wait):
 		case <-k.closed:
 		case <-ctx.Done():
-			if context.Cause(ctx) == errSilent {
+			if errors.Is(context.Cause(ctx), errSilent) {
 				return false, nil
 			}
 		}

@@ -109,7 +109,7 @@ func probe(h *harness) {
 		h.Helper()
 		h.eventually(func() error {
 			if got, err := h.s.Probe(h.Context(), link, netip.MustParseAddr(hop)); got != want || err != nil {
-				return fmt.Errorf("probe of %s on %s: %t, %v", hop, link, got, err)
+				return fmt.Errorf("probe of %s on %s: %t, %w", hop, link, got, err)
 			}
 			return nil
 		})

@@ -169,13 +169,12 @@ func (s *story) count(ctx context.Context, flows []flow) ([][]string, error) {
 		for _, link := range lab.ClassLinks {
 			n := got.Out(link, f.zones[0], f.zones[1])
 			row = append(row, number(n))
-			if want := uint64(0); link == f.link {
+			var want uint64
+			if link == f.link {
 				want = 2 * classPings
-				if n != want {
-					s.breach("%s: %d of %d packets left by %s", f.class, n, want, link)
-				}
-			} else if n != 0 {
-				s.breach("%s: %d packets left by %s", f.class, n, link)
+			}
+			if n != want {
+				s.breach("%s: %d packets left by %s, not %d", f.class, n, link, want)
 			}
 		}
 		rows = append(rows, row)

@@ -93,7 +93,7 @@ func TestListenChanges(t *testing.T) {
 		return nil
 	}))
 	t.Logf("link made anew: back after %s", eventually(t, 15*time.Second, func() string {
-		if x := session(sa, v4); x.Since == since {
+		if x := session(sa, v4); x.Since.Equal(since) {
 			return "still the old session"
 		}
 		return established(v4)() + established(v6)()

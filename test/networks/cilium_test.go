@@ -198,7 +198,7 @@ func TestCiliumPools(t *testing.T) {
 	c.within(patience, "the wait for the definition is told", func() error {
 		out, err := c.daemons[0].Ctl(t.Context(), "status") // which ends with an error: not all is well
 		if !strings.Contains(out, "waiting for their CustomResourceDefinition") {
-			return fmt.Errorf("status: %s %v", out, err)
+			return fmt.Errorf("status: %s %w", out, err)
 		}
 		return nil
 	})

@@ -132,7 +132,7 @@ func configure(example string, chosen []variant) (*routing.Config, error) {
 	}
 	c, problems := intent.Parse("config.yaml", []byte(text))
 	if c == nil {
-		return nil, fmt.Errorf("parse: %v", problems)
+		return nil, fmt.Errorf("parse: %w", problems)
 	}
 	return c, nil
 }

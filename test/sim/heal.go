@@ -25,10 +25,9 @@ func (w *world) heal() {
 		}
 	}
 	for _, h := range hosts() {
-		switch l := w.kernel.Link(h.name); {
-		case l == nil:
+		if w.kernel.Link(h.name) == nil {
 			w.makeLink(h)
-		default:
+		} else {
 			w.must(w.kernel.SetUp(h.name, true))
 			w.must(w.kernel.SetNoIPv6(h.name, false))
 			w.must(w.kernel.SetCarrier(h.name, true))
