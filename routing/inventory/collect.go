@@ -125,6 +125,7 @@ func (c *collection) take(e event, now time.Time) {
 	case e.whole != nil:
 		c.facts[e.resource], c.pending[e.resource] = e.whole, false
 		c.changed(now)
+		trim(len(e.whole))
 	case !equalFact(c.facts[e.resource][e.name], e.fact):
 		if e.fact == nil {
 			delete(c.facts[e.resource], e.name)

@@ -50,6 +50,7 @@ func (f *File) read() (changed bool) {
 	if errs := problems.Errors(); len(errs) > 0 {
 		return f.fail(errs.Brief())
 	}
+	trim(len(nodes))
 	was := f.current.Load()
 	f.current.Store(&routing.Inventory{Nodes: nodes, Synced: true, Source: f.String()})
 	if !was.Synced || was.Stale != "" || len(was.Nodes) != len(nodes) {

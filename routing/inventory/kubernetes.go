@@ -42,6 +42,7 @@ func NewKubernetes(opt KubernetesOptions) *Kubernetes {
 		opt.Log.Warn("copy of the nodes not usable", slog.Any("error", err))
 	case nodes != nil:
 		inventory.Nodes, inventory.AsOf = nodes, taken
+		trim(len(nodes))
 		opt.Log.Info("copy of the nodes read", slog.Int("nodes", len(nodes)), slog.Time("taken", taken))
 	}
 	k.current.Store(inventory)

@@ -210,3 +210,21 @@ func TestKubernetesInNoPod(t *testing.T) {
 	w := watchAPI(t, inventory.KubernetesOptions{})
 	w.until("no pod", never("find the API server of this pod"))
 }
+
+// TestKubernetesFrozen drops all packets: nothing says that the connection is gone,
+// and the watch would wait for ever.
+func TestKubernetesFrozen(t *testing.T) {
+	t.Parallel()
+	s := kubeapi.Start(t)
+	s.Apply(nodeYAML("a", "10.0.1.0/24", "") + "---\n" + nodeYAML("b", "10.0.2.0/24", ""))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	relay := s.Relay(t, l)
+	w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: relay.Kubeconfig(t.TempDir(), kubeapi.Admin)})
+	w.until("read", has("a [10.0.1.0/24] [] map[]", "b [10.0.2.0/24] [] map[]"))
+	relay.Freeze()
+	s.Do("DELETE", "/api/v1/nodes/b", "", nil)
+	w.until("frozen", old("read nodes: ", "a [10.0.1.0/24] [] map[]", "b [10.0.2.0/24] [] map[]"))
+	relay.Thaw()
+	w.until("thawed", has("a [10.0.1.0/24] [] map[]"))
+}

@@ -46,7 +46,7 @@ func watchAPI(t *testing.T, opt inventory.KubernetesOptions) *watched {
 // until waits until the inventory is as wanted.
 func (w *watched) until(what string, ok func(*routing.Inventory) bool) {
 	w.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(90 * time.Second)
 	for !ok(w.Inventory()) {
 		select {
 		case <-w.notified:

@@ -4,7 +4,9 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Relay is another way to the API server: from the network namespace that its
@@ -12,6 +14,8 @@ import (
 type Relay struct {
 	s *Server
 	l net.Listener
+
+	frozen atomic.Bool
 
 	mu    sync.Mutex
 	cut   bool
@@ -23,6 +27,7 @@ func (s *Server) Relay(t testing.TB, l net.Listener) *Relay {
 	r := &Relay{s: s, l: l, conns: make(map[net.Conn]bool)}
 	t.Cleanup(func() {
 		_ = l.Close()
+		r.Thaw()
 		r.Cut()
 	})
 	go func() {
@@ -60,6 +65,27 @@ func (r *Relay) Mend() {
 	r.cut = false
 }
 
+// Freeze has the relay pass nothing on, while its connections stay, as where a
+// network drops all packets; Thaw ends that.
+func (r *Relay) Freeze() { r.frozen.Store(true) }
+
+// Thaw ends Freeze. What was held back is passed on.
+func (r *Relay) Thaw() { r.frozen.Store(false) }
+
+// Write holds back what goes through a frozen relay.
+func (w *valve) Write(b []byte) (int, error) {
+	for w.relay.frozen.Load() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return w.Conn.Write(b)
+}
+
+// valve is the far end of one direction.
+type valve struct {
+	net.Conn
+	relay *Relay
+}
+
 // keep takes a connection into care, unless the relay is cut.
 func (r *Relay) keep(conn net.Conn) bool {
 	r.mu.Lock()
@@ -93,7 +119,7 @@ func (r *Relay) serve(near net.Conn) {
 	}
 	var both sync.WaitGroup
 	pass := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from) // either end may end it
+		_, _ = io.Copy(&valve{to, r}, from) // either end may end it
 		_, _ = to.Close(), from.Close()
 	}
 	both.Go(func() { pass(far, near) })
