@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -88,23 +87,9 @@ func (d *daemon) follow(c *routing.Config) {
 	d.nodes.Store(next)
 	go func() {
 		defer close(done)
-		known := 0
-		next.Run(ctx, func() {
-			d.engine.Look()
-			if now := len(next.Inventory().Nodes); now-known > many {
-				time.AfterFunc(trimAfter, debug.FreeOSMemory)
-				known = now
-			}
-		})
+		next.Run(ctx, d.engine.Look)
 	}()
 }
-
-// Reading many nodes at once, and planning their first routes, leaves behind
-// several times the memory that they take, which would stay for minutes.
-const (
-	many      = 500
-	trimAfter = 3 * time.Second
-)
 
 // unfollow ends the source, which then saves what it knows. It has not much time
 // for it: we are being stopped.
