@@ -40,7 +40,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{Lab: l, t: t, api: api, kubeconfig: api.Kubeconfig(t.TempDir(), kubeapi.Admin)}
+	c := &cluster{Lab: l, t: t, api: api, kubeconfig: rights(t, api)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, d := range c.daemons {
@@ -55,6 +55,19 @@ func newCluster(t *testing.T, nodes int) *cluster {
 		api.Forward(n.NS())
 	}
 	return c
+}
+
+// rights returns a kubeconfig with exactly the rights that are shipped.
+func rights(t *testing.T, api *kubeapi.Server) string {
+	t.Helper()
+	for _, name := range []string{"rbac.yaml", "rbac-publish.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "packaging", "kubernetes", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		api.Apply(string(text))
+	}
+	return api.Kubeconfig(t.TempDir(), api.ServiceAccountToken("netclass", "netclassd"))
 }
 
 // nodeObject is what a Node says. Kubelets report the addresses, a controller
