@@ -39,6 +39,7 @@ func BenchmarkKubernetes5000(b *testing.B) {
 			}
 		}
 		fileMemory, _ := daemonPSS(b, file[runs-1].daemon)
+		filePeak := peak(b, file[runs-1].daemon.PID())
 		w.end(b, file[runs-1].daemon)
 		for i := range runs {
 			kube = append(kube, w.start(b, m, ofAPI, count, i == runs-1))
@@ -56,10 +57,12 @@ func BenchmarkKubernetes5000(b *testing.B) {
 		atMost(b, "API beside nodes file", "times", took/fileTook, 3, fmt.Sprintf("median of %d each", runs))
 		atMost(b, "memory of the API over the nodes file", "MB", memory-fileMemory, 60,
 			fmt.Sprintf("%.1f, nodes file %.1f", memory, fileMemory))
+		inform(b, "peak of memory with the API", "MB", peak(b, d.PID()), fmt.Sprintf("nodes file %.1f", filePeak))
 
 		applied := waitSynced(b, d).GetPass().GetApplied()
 		w.move(b, m, d, applied, moved, "one Node of 5,000 moved", func() error { return crowd.annotate(moved, shift) })
 		w.storm(b, m, d, crowd, count)
+		w.again(b, m, d, api, memory)
 		w.fromCopy(b, m, d, api, count, moved)
 
 		w.end(b, d)
@@ -133,6 +136,22 @@ func (w *world) storm(b *testing.B, m *monitor, d *lab.Netclassd, crowd *kubelet
 	atMost(b, "5,000 heartbeats: changes in the kernel", "events", float64(len(m.heard())), 0, "")
 	memory, _ := daemonPSS(b, d)
 	inform(b, "memory after 5,000 heartbeats", "MB", memory, "")
+}
+
+// again has the API server come back without its history, so that all Nodes are
+// read anew.
+func (w *world) again(b *testing.B, m *monitor, d *lab.Netclassd, api *kubeapi.Server, before float64) {
+	b.Helper()
+	applied := waitSynced(b, d).GetPass().GetApplied()
+	m.await(nil)
+	api.Down()
+	api.Compact()
+	api.Up()
+	pause(b, 2*settling)
+	memory, _ := daemonPSS(b, d)
+	after := waitSynced(b, d).GetPass().GetApplied()
+	atMost(b, "5,000 Nodes read anew: changes", "ops", float64(after-applied), 0, fmt.Sprintf("%d events", len(m.heard())))
+	atMost(b, "5,000 Nodes read anew: memory", "MB", memory, before+60, fmt.Sprintf("peak %.1f", peak(b, d.PID())))
 }
 
 // fromCopy starts the daemon anew while the API server is away: the last good

@@ -26,19 +26,34 @@ var pssLine = regexp.MustCompile(`(?m)^Pss:\s+(\d+) kB`)
 // pss returns a process's proportional share of memory, in MB of 2^20 bytes.
 func pss(b *testing.B, pid int) float64 {
 	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	return processMemory(b, pid, "smaps_rollup", pssLine)
+}
+
+// processMemory returns what a line of a process's file says, in MB.
+func processMemory(b *testing.B, pid int, file string, line *regexp.Regexp) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := pssLine.FindSubmatch(text)
+	m := line.FindSubmatch(text)
 	if m == nil {
-		b.Fatalf("process %d shows no Pss", pid)
+		b.Fatalf("%s of process %d does not say it", file, pid)
 	}
 	kB, err := strconv.ParseFloat(string(m[1]), 64)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return kB / 1024
+}
+
+var peakLine = regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB`)
+
+// peak returns the most memory that a process has had at a time, shared or not,
+// in MB of 2^20 bytes.
+func peak(b *testing.B, pid int) float64 {
+	b.Helper()
+	return processMemory(b, pid, "status", peakLine)
 }
 
 // daemonPSS returns the memory of the daemon and of its speaker, 0 without one.
