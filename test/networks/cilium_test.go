@@ -13,10 +13,19 @@ import (
 	"netclass.dev/routing"
 	"netclass.dev/test/kubeapi"
 	"netclass.dev/test/lab"
+	"netclass.dev/test/need"
 )
 
 // seedSource is how the seed names its API.
 const seedSource = "kubernetes: {kubeconfig: /etc/netclassd/kubeconfig}"
+
+// startRouter has the upstream router speak BGP, as the seed wants it.
+func (c *cluster) startRouter() {
+	c.t.Helper()
+	need.Program(c.t, "bird")
+	_, err := c.Router.StartBGP()
+	c.must(err)
+}
 
 // TestCilium runs the seed's configuration as it is, on nodes of the API: table
 // 47 is what it is with a nodes file. A node comes and goes at run time.
@@ -27,6 +36,7 @@ func TestCilium(t *testing.T) {
 	config := example(t, "seed/config.yaml", seedSource, c.source())
 	c.create(one, object(one))
 	c.create(two, object(two))
+	c.startRouter()
 	c.run(config, one, two)
 	c.within(patience, "two nodes apart", func() error { return c.Separated(one, two) })
 	stop := c.pings(one, two)
@@ -48,6 +58,8 @@ func TestCilium(t *testing.T) {
 		}
 	}
 	c.sameRoutes(one, want)
+
+	c.healthy()
 
 	// A heartbeat, a label: nothing is written.
 	time.Sleep(time.Second)
@@ -194,6 +206,7 @@ func TestCiliumPools(t *testing.T) {
 			c.ip(n, fmt.Sprintf("route add %s dev %s", pool(n, f), lab.CNILink))
 		}
 	}
+	c.startRouter()
 	c.run(example(t, "seed/config.yaml", seedSource, c.source(), "podCIDRs: node ", "podCIDRs: ciliumnode "))
 	c.within(patience, "the wait for the definition is told", func() error {
 		out, err := c.daemons[0].Ctl(t.Context(), "status") // which ends with an error: not all is well
@@ -215,6 +228,8 @@ func TestCiliumPools(t *testing.T) {
 			t.Errorf("%s, nobody's yet, leaves by %s", pool(two, f), hop)
 		}
 	}
+
+	c.healthy()
 
 	// Another pool at run time, of a peer and, here k8s-2, its own.
 	stop := c.pings(one, two)

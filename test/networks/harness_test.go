@@ -211,6 +211,23 @@ func (c *cluster) pings(from, to *lab.Node) (stop func()) {
 	}
 }
 
+// healthy waits until every daemon says that all is well, and that each class
+// uses its link.
+func (c *cluster) healthy() {
+	c.t.Helper()
+	for _, d := range c.daemons {
+		for _, command := range []string{"status", "verify"} {
+			c.within(patience, d.Node.Name+" "+command, func() error {
+				out, err := d.Ctl(c.t.Context(), command)
+				if err != nil {
+					err = fmt.Errorf("%w: %s", err, out)
+				}
+				return err
+			})
+		}
+	}
+}
+
 // routerSawNothing is the hard constraint.
 func (c *cluster) routerSawNothing() {
 	c.t.Helper()

@@ -85,8 +85,7 @@ func TestKindnet(t *testing.T) {
 		return err
 	})
 
-	// Another CIDR, which a Node gets when it is made again: the new one comes
-	// before the old one goes.
+	// Another CIDR, which a Node gets when it is made again.
 	time.Sleep(time.Second)
 	m.changes()
 	moved := object(two)
@@ -98,6 +97,7 @@ func TestKindnet(t *testing.T) {
 		"fd00:10:244:22::/64 via fd00:46::2 dev node0 metric 10", "fd00:10:244:3::/64 via fd00:46::3 dev node0 metric 10")
 	c.changed(m, "another CIDR",
 		"10.244.22.0/24 via 10.46.0.2", "fd00:10:244:22::/64 via fd00:46::2", "Deleted 10.244.2.0/24", "Deleted fd00:10:244:2::/64")
+	c.healthy()
 	c.routerSawNothing()
 }
 

@@ -30,6 +30,7 @@ func TestTwoTables(t *testing.T) {
 	c.run(example(t, "seed/config-two-tables.yaml", "nodesFile: nodes.yaml", c.source()))
 	c.within(patience, "classes apart", func() error { return c.Separated(c.Nodes...) })
 
+	c.healthy()
 	one, two := c.Node(1), c.Node(2)
 	second := c.secondPod(one)
 	for _, f := range routing.Families {

@@ -99,6 +99,7 @@ func TestCiliumTunnel(t *testing.T) {
 		return nil
 	})
 
+	c.healthy()
 	before, err := one.Counts()
 	c.must(err)
 	for _, f := range routing.Families {
