@@ -37,8 +37,8 @@ func (c *cluster) withoutCNI() {
 }
 
 // TestKindnet routes as kindnet does: main holds a route to each peer's pods by
-// its InternalIP, straight from the Node objects. The example's eth0 is node0
-// here, and there is IPv6 as well.
+// its InternalIP, straight from the Node objects, read as a pod. The example's
+// eth0 is node0 here, and there is IPv6 as well.
 func TestKindnet(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -46,7 +46,7 @@ func TestKindnet(t *testing.T) {
 	one, two, three := c.Node(1), c.Node(2), c.Node(3)
 	c.create(one, object(one))
 	c.create(two, object(two))
-	c.run(example(t, "kindnet.yaml", "kubernetes: {}", c.source(), "eth0", "node0", "[10.244.0.0/16]", `[10.244.0.0/16, "fd00:10:244::/48"]`))
+	c.runInPods(example(t, "kindnet.yaml", "eth0", "node0", "[10.244.0.0/16]", `[10.244.0.0/16, "fd00:10:244::/48"]`))
 
 	c.hasRoutes(one, "main", "10.244.2.0/24 via 10.46.0.2 dev node0 metric 10", "fd00:10:244:2::/64 via fd00:46::2 dev node0 metric 10")
 	c.hasRoutes(two, "main", "10.244.1.0/24 via 10.46.0.1 dev node0 metric 10", "fd00:10:244:1::/64 via fd00:46::1 dev node0 metric 10")
