@@ -25,6 +25,13 @@ import (
 // run is the daemon: it wires the rooms together and lives until a signal.
 func run(f flags) error {
 	frugal()
+	// From here on no SIGHUP kills us, and one that is followed by SIGTERM is
+	// heeded first: what it loads may say how to end.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+
 	f.config = absolute(f.config)
 	config, err := load(f.config)
 	if err != nil {
@@ -46,8 +53,6 @@ func run(f flags) error {
 	}
 	defer k.Close()
 
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	d := &daemon{flags: f, log: log, ctx: ctx}
 	sp := speaker.New(speaker.Config{Notify: func() { d.engine.Look() }, Log: log.Logger})
 	clock, err := alarm.New(func() { d.engine.Look() })
@@ -75,7 +80,7 @@ func run(f flags) error {
 
 	var tasks sync.WaitGroup
 	tasks.Go(func() { d.engine.Run(ctx) })
-	tasks.Go(d.reloadOnSignal)
+	tasks.Go(func() { d.reloadOn(hangups) })
 	if config.Idle() {
 		tasks.Go(d.waitForConfig)
 	}
@@ -201,18 +206,20 @@ func (d *daemon) policy() (routing.ExitPolicy, string) {
 	return c.Daemon.OnExit, "configured"
 }
 
-// reloadOnSignal reloads on SIGHUP.
-func (d *daemon) reloadOnSignal() {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+// reloadOn reloads on each hangup. Its refusal has been logged and is in the
+// status.
+func (d *daemon) reloadOn(hangups <-chan os.Signal) {
 	for {
 		select {
-		case <-d.ctx.Done():
-			return
-		case <-hup:
-			// The refusal has been logged and is in the status.
+		case <-hangups:
 			_ = d.Reload(d.ctx, false)
+		case <-d.ctx.Done():
+			select {
+			case <-hangups: // it came before the end
+				_ = d.Reload(d.ctx, false)
+			default:
+			}
+			return
 		}
 	}
 }
