@@ -12,7 +12,6 @@ import (
 )
 
 // promptly is how soon a change of the API is in every kernel: about a second,
-
 // and a busy machine's share.
 const promptly = 3 * time.Second
 
@@ -28,7 +27,6 @@ func TestCalico(t *testing.T) {
 }
 
 // TestCalicoVXLAN is the same in both families, as Calico routes where it does not
-
 // use IPIP: the next hop is the address of the peer's tunnel.
 func TestCalicoVXLAN(t *testing.T) {
 	t.Parallel()
@@ -72,7 +70,6 @@ func (c *calico) converged() {
 }
 
 // has wants a node to have a block of a peer, or of its own, as the example says,
-
 // or not to have it.
 func (c *calico) has(node, peer, number int, f routing.Family, has bool) error {
 	block := blockOf(peer, number, f).String()
@@ -101,15 +98,10 @@ func (c *calico) has(node, peer, number int, f routing.Family, has bool) error {
 }
 
 // loops shows what happens without us: a packet for an address of a block that no
-
 // pod has goes back to the router by the default, and comes again, until its TTL
-
 // noLoops wants the second node to drop what is for its own blocks and no pod, and
-
 // to refuse what is for no block at all, which is the guard's, whoever sent it.
-
 // delivered wants used addresses to be reached through longer routes: from pods
-
 // over the tunnel, and from outside.
 func (c *calico) delivered() {
 	c.t.Helper()
@@ -138,9 +130,7 @@ func (c *calico) tunnelled(node int) uint64 {
 }
 
 // held wants netclassd to be well and to find its class held. The router's part is
-
 // proven for IPv4; for IPv6 it is not, by choice: an eBPF datapath would not obey a
-
 // guard as rules.
 func (c *calico) held() {
 	c.t.Helper()
@@ -229,12 +219,8 @@ func (c *calico) affinities() {
 }
 
 // birdRestarts has Calico's BIRD crash and come back with a block more: graceful
-
 // restart keeps the ways to its pods, and netclassd calls it again although both
-
 // wait for a call. What it then tells of is believed where it may be: a block that
-
 // podPings pings the pod of a node from another's until stop is called, which
-
 // guardInOrder wants the two halves of the guard among what a node's kernel has
 // told: what main may answer before what nobody answers, and the other way about
