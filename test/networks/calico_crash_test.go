@@ -11,6 +11,9 @@ import (
 	"netclass.dev/test/lab"
 )
 
+// birdRestarts has Calico's BIRD crash and come back with a block more: graceful
+// restart keeps the ways to its pods, and netclassd calls it again although both
+// wait for a call. What it then tells of is believed where it may be: a block that
 // the API has not said yet, but not what is another's or no pod's.
 func (c *calico) birdRestarts() {
 	c.t.Helper()
@@ -54,6 +57,7 @@ func (c *calico) daemonRestarts() {
 	}
 }
 
+// podPings pings the pod of a node from another's until stop is called, which
 // fails the test if a packet is lost.
 func (c *calico) podPings(from, to int) (stop func()) {
 	c.t.Helper()

@@ -16,6 +16,8 @@ import (
 	"netclass.dev/test/lab"
 )
 
+// loops shows what happens without us: a packet for an address of a block that no
+// pod has goes back to the router by the default, and comes again, until its TTL
 // is used up.
 func (c *calico) loops() {
 	c.t.Helper()
@@ -49,6 +51,8 @@ func (c *calico) unusedAddresses(f routing.Family) map[string]netip.Addr {
 	return map[string]netip.Addr{"unused": inBlock(2, 0, unused, f), "in no block": nowhere(f)}
 }
 
+// noLoops wants the second node to drop what is for its own blocks and no pod, and
+// to refuse what is for no block at all, which is the guard's, whoever sent it.
 // Nothing of it comes back to the router.
 func (c *calico) noLoops() {
 	c.t.Helper()
@@ -82,6 +86,8 @@ func (c *calico) noLoops() {
 	}
 }
 
+// guardInOrder wants the two halves of the guard among what a node's kernel has
+// told: what main may answer before what nobody answers, and the other way about
 // when they go.
 func (c *calico) guardInOrder(changes []string, prefix string) {
 	c.t.Helper()

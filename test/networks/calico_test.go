@@ -97,10 +97,6 @@ func (c *calico) has(node, peer, number int, f routing.Family, has bool) error {
 	return nil
 }
 
-// loops shows what happens without us: a packet for an address of a block that no
-// pod has goes back to the router by the default, and comes again, until its TTL
-// noLoops wants the second node to drop what is for its own blocks and no pod, and
-// to refuse what is for no block at all, which is the guard's, whoever sent it.
 // delivered wants used addresses to be reached through longer routes: from pods
 // over the tunnel, and from outside.
 func (c *calico) delivered() {
@@ -217,10 +213,3 @@ func (c *calico) affinities() {
 	everywhere("a deleted", false)
 	c.dropBlock(2, 2, f)
 }
-
-// birdRestarts has Calico's BIRD crash and come back with a block more: graceful
-// restart keeps the ways to its pods, and netclassd calls it again although both
-// wait for a call. What it then tells of is believed where it may be: a block that
-// podPings pings the pod of a node from another's until stop is called, which
-// guardInOrder wants the two halves of the guard among what a node's kernel has
-// told: what main may answer before what nobody answers, and the other way about
