@@ -62,7 +62,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 60s)
 .PHONY: lint
 lint: ## linters, and whether generated code is current
 	$(GO) mod verify >/dev/null
-	test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$') | tee /dev/stderr)"
+	@files=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); test -z "$$files" || { echo "not gofmt-ed: $$files"; exit 1; }
 	$(GO) vet ./...
 	$(TOOL) buf lint
 	if git cat-file -e HEAD^:proto 2>/dev/null; then $(TOOL) buf breaking --against '.git#ref=HEAD^'; fi
