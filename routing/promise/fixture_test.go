@@ -179,6 +179,12 @@ func (w *world) rule(priority uint32, from string, table routing.TableID) {
 	}}})
 }
 
+// foreign puts somebody else's rule of any kind in.
+func (w *world) foreign(r routing.Rule) {
+	r.Protocol, r.SuppressPrefixLen = routing.ProtocolBoot, routing.NoSuppress
+	w.kernel = w.kernel.After([]routing.Op{{Verb: routing.Add, Rule: r}})
+}
+
 // without takes routes out of the kernel.
 func (w *world) without(which func(r routing.Route) bool) {
 	k := *w.kernel

@@ -102,7 +102,7 @@ type queue struct {
 }
 
 func (q *queue) flow(n int) routing.Flow {
-	return routing.Flow{Dst: q.targets[n].addr, Src: q.source.src, IIF: q.source.iif}
+	return routing.Flow{Dst: q.targets[n].addr, Src: q.source.src, IIF: q.source.iif, Mark: q.source.mark}
 }
 
 // queues lists every flow: one queue for each promise, then those of the proof.

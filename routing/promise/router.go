@@ -211,7 +211,72 @@ func (v *View) strays(f routing.Family, local, arriving []source) []queue {
 			queues = append(queues, queue{proofOnly, s, []*target{t}})
 		}
 	}
+	for _, t := range v.suspects(fenced) {
+		for _, s := range arriving {
+			queues = append(queues, queue{proofOnly, s, []*target{t}})
+		}
+	}
+	return append(queues, v.picked(f, guarded, local, arriving)...)
+}
+
+// picked lists the flows that rules of others pick out: a part of the pods, a
+// mark, one link. What they do to all packets every other flow shows as well.
+func (v *View) picked(f routing.Family, guarded []netip.Prefix, local, arriving []source) []queue {
+	var queues []queue
+	for i := range v.Kernel.Rules {
+		r := &v.Kernel.Rules[i]
+		if r.Family != f || v.Plan.Own.HasRule(r) || r.Opaque || r.L3MDev || r.Invert || r.OIF != "" || r.Priority >= mainPriority || len(queues) >= maxSuspects {
+			continue
+		}
+		for _, s := range v.senders(r, local, arriving) {
+			for _, t := range v.picks(r, f, guarded, s) {
+				queues = append(queues, queue{proofOnly, s, []*target{t}})
+			}
+		}
+	}
 	return queues
+}
+
+// senders lists who of this node and its pods sends what a rule picks out.
+func (v *View) senders(r *routing.Rule, local, arriving []source) []source {
+	if !r.From.IsValid() && !r.To.IsValid() && r.Mark == 0 && r.IIF == "" {
+		return nil
+	}
+	var all []source
+	for _, s := range append(slices.Clone(local), arriving...) {
+		s.mark = r.Mark
+		if r.IIF != "" && s.iif != r.IIF {
+			continue
+		}
+		if r.From.IsValid() && !r.From.Contains(s.src) {
+			if s.iif == "" || v.self == nil || !slices.ContainsFunc(v.self.PodCIDRs, func(c netip.Prefix) bool { return covers(c, r.From) }) {
+				continue
+			}
+			s.src = v.host(r.From) // another of this node's pods
+		}
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// picks lists where a packet that a rule picks out may go inside the cluster.
+func (v *View) picks(r *routing.Rule, f routing.Family, guarded []netip.Prefix, from source) []*target {
+	if r.To.IsValid() {
+		if !slices.ContainsFunc(guarded, func(n netip.Prefix) bool { return covers(n, r.To) }) {
+			return nil
+		}
+		return []*target{{what: "a host of " + r.To.String(), addr: v.host(r.To)}}
+	}
+	var all []*target
+	for _, n := range guarded {
+		all = append(all, &target{what: "no host of " + n.String(), addr: v.stray(n, from)})
+	}
+	if peers := v.peerTargets(f); len(peers) > 0 {
+		all = append(all, peers[0])
+	}
+	return all
 }
 
 // maxSuspects bounds the routes of others that are looked at each.

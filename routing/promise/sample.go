@@ -14,6 +14,7 @@ type source struct {
 	what string     // "pod of k8s-1"
 	src  netip.Addr // zero: none chosen yet
 	iif  string     // empty: made by the node itself
+	mark uint32
 }
 
 // target is where a packet goes. Large clusters have many.
@@ -233,7 +234,7 @@ func (v *View) stray(p netip.Prefix, from source) netip.Addr {
 		if !p.Contains(a) || v.own[a] || v.nodes[a] != "" || v.gateways[hopOf(a, "")] || v.others[hopOf(a, "")] {
 			continue
 		}
-		r := v.fib.Lookup(fib.Flow{Dst: a, Src: from.src, IIF: from.iif}, fib.Stack)
+		r := v.fib.Lookup(fib.Flow{Dst: a, Src: from.src, IIF: from.iif, Mark: from.mark}, fib.Stack)
 		if r.Action == fib.Local {
 			continue // the broadcast address
 		}

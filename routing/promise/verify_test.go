@@ -91,6 +91,33 @@ PROVEN`},
 pod-pod pods->pods ipv6 VIOLATED: pod of k8s-1 (fd00:10:244:1::6) to pod of k8s-2 (fd00:10:244:2::6) leaves by node0 via fd00:46::2, not pod0 (rule 500: from fd00:10:244::/48 lookup main)
 world-pod pods->world ipv6 VIOLATED: pod of k8s-1 (fd00:10:244:1::6) to the world (2001:db8::1) leaves by mgmt0 via fd00:40::fe, not ingress0 (rule 500: from fd00:10:244::/48 lookup main)
 MISROUTED: pod of k8s-1 (fd00:10:244:1::6) to no host of fd00:10:96::/112 (fd00:10:96::5fd3): goes to the router fd00:40::fe on mgmt0 (rule 500: from fd00:10:244::/48 lookup main)`},
+		{name: "a rule sends everything to main", bend: func(w *world) {
+			w.foreign(routing.Rule{Family: routing.IPv4, Priority: 500, Table: main})
+		}, want: `
+pod-pod pods->pods ipv4 VIOLATED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) leaves by node0 via 10.46.0.2, not pod0 (rule 500: from all lookup main)
+world-pod pods->world ipv4 VIOLATED: pod of k8s-1 (10.244.1.6) to the world (192.0.2.1) leaves by mgmt0 via 10.40.0.254, not ingress0 (rule 500: from all lookup main)
+world-pod loadBalancers->world ipv4 VIOLATED: an address of loadBalancers (10.47.64.6) to the world (192.0.2.1) leaves by mgmt0 via 10.40.0.254, not ingress0 (rule 500: from all lookup main)
+MISROUTED: pod of k8s-1 (10.244.1.6) to no host of 10.96.0.0/16 (10.96.95.211): goes to the router 10.40.0.254 on mgmt0 (rule 500: from all lookup main)`},
+		{name: "a rule takes half the pods to the router", bend: func(w *world) {
+			w.route(99, "0.0.0.0/0", "10.47.0.254", "ingress0")
+			w.rule(500, "10.244.1.128/25", 99)
+		}, want: `
+MISROUTED: pod of k8s-1 (10.244.1.134) to no host of 10.244.0.0/16 (10.244.95.211): goes to the router 10.47.0.254 on ingress0 (rule 500: from 10.244.1.128/25 lookup 99)`},
+		{name: "a rule takes what is marked to the router", bend: func(w *world) {
+			w.route(99, "0.0.0.0/0", "10.47.0.254", "ingress0")
+			w.foreign(routing.Rule{Family: routing.IPv4, Priority: 500, Mark: 0x10, Mask: 0xffffffff, Table: 99})
+		}, want: `
+MISROUTED: this node to no host of 10.244.0.0/16 (10.244.95.211): goes to the router 10.47.0.254 on ingress0 (rule 500: from all fwmark 0x10/0xffffffff lookup 99)`},
+		{name: "a rule takes what goes to half a peer's pods to the router", bend: func(w *world) {
+			w.route(99, "0.0.0.0/0", "10.47.0.254", "ingress0")
+			w.foreign(routing.Rule{Family: routing.IPv4, Priority: 500, IIF: "cilium_host", To: net("10.244.2.128/25"), Table: 99})
+		}, want: `
+MISROUTED: pod of k8s-1 (10.244.1.6) to a host of 10.244.2.128/25 (10.244.2.134): goes to the router 10.47.0.254 on ingress0 (rule 500: from all to 10.244.2.128/25 iif cilium_host lookup 99)`},
+		{name: "services by the router, in the table of pods", bend: func(w *world) { w.route(own, "10.96.0.0/24", "10.47.0.254", "ingress0") }, want: `
+MISROUTED: pod of k8s-1 (10.244.1.6) to a host of 10.96.0.0/24 (10.96.0.6): goes to the router 10.47.0.254 on ingress0 (rule 1001: from 10.244.0.0/16 lookup 47)`},
+		{name: "a rule of the CNI that takes nothing to a router", bend: func(w *world) {
+			w.foreign(routing.Rule{Family: routing.IPv4, Priority: 9, Mark: 0x200, Mask: 0xf00, Table: 2004})
+		}, want: "PROVEN"},
 		{name: "a route by the router is better", bend: func(w *world) { w.route(own, "10.244.2.0/25", "10.47.0.254", "ingress0") }, want: `
 pod-pod pods->pods ipv4 VIOLATED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) goes to the router 10.47.0.254 on ingress0 (rule 1001: from 10.244.0.0/16 lookup 47)
 MISROUTED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6): goes to the router 10.47.0.254 on ingress0 (rule 1001: from 10.244.0.0/16 lookup 47)`},

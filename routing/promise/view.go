@@ -77,13 +77,18 @@ func New(in Inputs) *View {
 	return v
 }
 
+// mainPriority is where the system's rule for main stands.
+const mainPriority = 32766
+
 // planned is the kernel as it would be with what is planned, what is the
 // system's own, and nothing that others have put beside it: their rules, and
 // their routes in tables of ours.
 func planned(in Inputs) *routing.Kernel {
 	k := &routing.Kernel{Links: in.Kernel.Links, Routes: make([]routing.Route, 0, len(in.Kernel.Routes))}
 	for _, r := range in.Kernel.Rules {
-		system := r.Table == routing.LocalID || r.Table == routing.MainID || r.Table == routing.DefaultID
+		// CNIs move the rule for local packets; those of main and default stand
+		// last, and one before them is somebody's.
+		system := r.Table == routing.LocalID || r.Priority >= mainPriority && (r.Table == routing.MainID || r.Table == routing.DefaultID)
 		if system && r.Action == routing.ActionLookup && !r.From.IsValid() && !r.To.IsValid() && r.IIF == "" && r.OIF == "" &&
 			r.Mask == 0 && r.SuppressPrefixLen == routing.NoSuppress && !in.Plan.Own.HasRule(&r) {
 			k.Rules = append(k.Rules, r)
