@@ -81,6 +81,7 @@ func run(f flags) error {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { d.engine.Run(ctx) })
 	tasks.Go(func() { d.reloadOn(hangups) })
+	tasks.Go(func() { giveBack(ctx, d.engine) })
 	if config.Idle() {
 		tasks.Go(d.waitForConfig)
 	}
