@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -70,11 +69,7 @@ func TestSocketModeAndGroup(t *testing.T) {
 
 func groupID(t *testing.T, name string) uint32 {
 	t.Helper()
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		t.Skip(err)
-	}
-	gid, err := strconv.Atoi(g.Gid)
+	gid, err := strconv.Atoi(need.Group(t, name).Gid)
 	if err != nil {
 		t.Fatal(err)
 	}

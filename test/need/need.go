@@ -6,6 +6,7 @@ package need
 import (
 	"os"
 	"os/exec"
+	"os/user"
 	"testing"
 )
 
@@ -38,6 +39,16 @@ func Program(t testing.TB, name string) string {
 	}
 	unmet(t, "needs the program "+name)
 	return ""
+}
+
+// Group skips unless the group exists.
+func Group(t testing.TB, name string) *user.Group {
+	t.Helper()
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		unmet(t, "needs the group "+name+": "+err.Error())
+	}
+	return g
 }
 
 // Feature skips when err, the kernel's answer to the first use of a feature,
