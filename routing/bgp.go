@@ -28,7 +28,7 @@ type Neighbor struct {
 	Multihop    uint8 // TTL; 0: single hop
 	Timers      Timers
 	RestartTime time.Duration // graceful restart; 0: off
-	MaxPrefixes uint32        // 0: none may come (upstreams)
+	MaxPrefixes uint32        // 0: none may come (upstreams without import)
 }
 
 // Secret is a password. It never prints itself.
@@ -107,8 +107,9 @@ func (c DownCause) String() string { return downCauseNames[c] }
 
 // Path is a prefix in a peer's Adj-RIB-In.
 type Path struct {
-	Prefix  netip.Prefix
-	NextHop netip.Addr
+	Prefix      netip.Prefix
+	NextHop     netip.Addr
+	NoAdvertise bool // it carries NO_ADVERTISE (RFC 1997)
 }
 
 // Session is what the speaker says of one session.
@@ -125,7 +126,12 @@ type Session struct {
 	// Doubt says that the session is Established, but that the peer's kernel has
 	// not answered on its connection for longer than a living one takes.
 	Doubt bool
-	Paths []Path
+	// RouterID is the peer's BGP identifier; zero while it is not Established.
+	RouterID netip.Addr
+	// Unsent counts what the peer's kernel has not acknowledged yet: messages that
+	// wait in the speaker, and bytes in the TCP send queue.
+	Unsent uint32
+	Paths  []Path
 }
 
 // Peering is what the planner may build on for one session: the paths that

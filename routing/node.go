@@ -11,6 +11,12 @@ type Node struct {
 	PodCIDRs    []netip.Prefix
 	InternalIPs []netip.Addr
 	Annotations map[string]string
+
+	// What only the Kubernetes API knows; a nodes file leaves them zero.
+	UID       string
+	NotReady  bool // its Ready condition is not True
+	Cordoned  bool // spec.unschedulable
+	Protected bool // it matches drain.protect.selector
 }
 
 // InternalIP returns the node's first InternalIP of the family, or the zero
@@ -33,6 +39,15 @@ type Inventory struct {
 	// AsOf is when the source last stood by these nodes, where they are older
 	// ones: from the copy on disk, or of a server that is away. Zero: now.
 	AsOf time.Time
+
+	// Services are those of type LoadBalancer, by name; read only where the
+	// configuration advertises them. While they are not synced, no announcement
+	// that is up is taken back because of them.
+	Services       []Service
+	ServicesSynced bool
+	// Drain is the lock of the cluster's drains; nil: there is none, or it has not
+	// been read yet.
+	Drain *DrainLease
 }
 
 // Known reports whether there is anything to go by: the source has been read, or

@@ -17,6 +17,8 @@ type Ledger struct {
 	// Holders holds who had each pod CIDR that two nodes claim, for when the
 	// kernel cannot tell because the links that lead to it are down.
 	Holders map[netip.Prefix]string
+	// Drained are nodes whose marker was seen and not withdrawn since.
+	Drained []string
 	// Adopted names whose routes are to be taken over, until that is done.
 	Adopted []Adoption
 }
@@ -43,6 +45,11 @@ type Inputs struct {
 	// Speaking is the newest order to the speaker: addresses that a link has
 	// lost for the moment are taken from it, so that a flap ends no session.
 	Speaking *Speak
+	// Draining is how far this node has been taken out.
+	Draining Draining
+	// Unready says of each URL of an upstream's readyWhen.http why it does not
+	// answer well; empty: it does. A URL that is not in it has not been asked yet.
+	Unready map[string]string
 }
 
 // Plan is the desired state computed from Inputs.
@@ -65,6 +72,10 @@ type Plan struct {
 	Conditions []Condition
 	Links      map[string][]netip.Prefix // for the ledger
 	Holders    map[netip.Prefix]string   // for the ledger
+	// Drained are the other nodes that are drained or being drained, by name: as
+	// the lease says, or their marker in BGP. Of the latter, those whose session is
+	// away are remembered in the ledger.
+	Drained []string
 }
 
 // Origin is an announcement with the route and the rule that must be in the

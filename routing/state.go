@@ -10,6 +10,7 @@ const (
 	Ready     Health = "Ready"     // as configured
 	Shared    Health = "Shared"    // some traffic uses another link of the cluster
 	Waiting   Health = "Waiting"   // something it needs is not there yet
+	Drained   Health = "Drained"   // taken out by a drain of this node
 	Delegated Health = "Delegated" // the link is in a pod's namespace
 	Degraded  Health = "Degraded"  // an op failed, or an input is not readable
 	IdleState Health = "Idle"      // no configuration
@@ -84,6 +85,8 @@ type State struct {
 	Peers      []PeerStatus
 	Pending    []Op // what the next pass would do
 	Conditions []Condition
+	// Drain is how the drain of this node stands; nil: there is none.
+	Drain *DrainStatus
 	// Verified is the newest look at the promises; nil: none yet.
 	Verified *Verification
 }

@@ -91,7 +91,7 @@ func (c copyFile) load() (nodes []routing.Node, taken time.Time, err error) {
 	}
 	nodes = make([]routing.Node, 0, len(copied))
 	for _, n := range copied {
-		nodes = append(nodes, routing.Node(n))
+		nodes = append(nodes, routing.Node{Name: n.Name, PodCIDRs: n.PodCIDRs, InternalIPs: n.InternalIPs, Annotations: n.Annotations})
 	}
 	return nodes, doc.Taken, nil
 }
@@ -103,7 +103,7 @@ func (c copyFile) save(nodes []routing.Node, taken time.Time) error {
 	}
 	copied := make([]copiedNode, 0, len(nodes))
 	for _, n := range nodes {
-		copied = append(copied, copiedNode(n))
+		copied = append(copied, copiedNode{Name: n.Name, PodCIDRs: n.PodCIDRs, InternalIPs: n.InternalIPs, Annotations: n.Annotations})
 	}
 	raw, err := json.Marshal(copied)
 	if err != nil {

@@ -103,6 +103,8 @@ const (
 	Health_HEALTH_DEGRADED Health = 5
 	// There is no configuration.
 	Health_HEALTH_IDLE Health = 6
+	// Taken out by a drain of this node.
+	Health_HEALTH_DRAINED Health = 7
 )
 
 // Enum value maps for Health.
@@ -115,6 +117,7 @@ var (
 		4: "HEALTH_DELEGATED",
 		5: "HEALTH_DEGRADED",
 		6: "HEALTH_IDLE",
+		7: "HEALTH_DRAINED",
 	}
 	Health_value = map[string]int32{
 		"HEALTH_UNSPECIFIED": 0,
@@ -124,6 +127,7 @@ var (
 		"HEALTH_DELEGATED":   4,
 		"HEALTH_DEGRADED":    5,
 		"HEALTH_IDLE":        6,
+		"HEALTH_DRAINED":     7,
 	}
 )
 
@@ -1022,6 +1026,140 @@ func (PromiseState) EnumDescriptor() ([]byte, []int) {
 	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{15}
 }
 
+// DrainPhase is where a drain stands.
+type DrainPhase int32
+
+const (
+	DrainPhase_DRAIN_PHASE_UNSPECIFIED DrainPhase = 0
+	// The Node is cordoned, and may not be drained yet: see message.
+	DrainPhase_DRAIN_PHASE_WAITING    DrainPhase = 1
+	DrainPhase_DRAIN_PHASE_DRAINING   DrainPhase = 2
+	DrainPhase_DRAIN_PHASE_DRAINED    DrainPhase = 3
+	DrainPhase_DRAIN_PHASE_UNDRAINING DrainPhase = 4
+	// The drain failed half-way: what it took out is put back.
+	DrainPhase_DRAIN_PHASE_ROLLING_BACK DrainPhase = 5
+	// Nothing is left of it.
+	DrainPhase_DRAIN_PHASE_UNDRAINED DrainPhase = 6
+)
+
+// Enum value maps for DrainPhase.
+var (
+	DrainPhase_name = map[int32]string{
+		0: "DRAIN_PHASE_UNSPECIFIED",
+		1: "DRAIN_PHASE_WAITING",
+		2: "DRAIN_PHASE_DRAINING",
+		3: "DRAIN_PHASE_DRAINED",
+		4: "DRAIN_PHASE_UNDRAINING",
+		5: "DRAIN_PHASE_ROLLING_BACK",
+		6: "DRAIN_PHASE_UNDRAINED",
+	}
+	DrainPhase_value = map[string]int32{
+		"DRAIN_PHASE_UNSPECIFIED":  0,
+		"DRAIN_PHASE_WAITING":      1,
+		"DRAIN_PHASE_DRAINING":     2,
+		"DRAIN_PHASE_DRAINED":      3,
+		"DRAIN_PHASE_UNDRAINING":   4,
+		"DRAIN_PHASE_ROLLING_BACK": 5,
+		"DRAIN_PHASE_UNDRAINED":    6,
+	}
+)
+
+func (x DrainPhase) Enum() *DrainPhase {
+	p := new(DrainPhase)
+	*p = x
+	return p
+}
+
+func (x DrainPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DrainPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_netclass_v1_netclass_proto_enumTypes[16].Descriptor()
+}
+
+func (DrainPhase) Type() protoreflect.EnumType {
+	return &file_netclass_v1_netclass_proto_enumTypes[16]
+}
+
+func (x DrainPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DrainPhase.Descriptor instead.
+func (DrainPhase) EnumDescriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{16}
+}
+
+// DrainStep is how far a node has been taken out. Each step includes those before
+// it; an undrain goes down again.
+type DrainStep int32
+
+const (
+	DrainStep_DRAIN_STEP_UNSPECIFIED DrainStep = 0
+	// The others are told; nothing else has changed.
+	DrainStep_DRAIN_STEP_CLAIM DrainStep = 1
+	// Routers are told GRACEFUL_SHUTDOWN (RFC 8326).
+	DrainStep_DRAIN_STEP_GRACEFUL_SHUTDOWN DrainStep = 2
+	// Nothing is announced to routers.
+	DrainStep_DRAIN_STEP_UPSTREAM DrainStep = 3
+	// The own pod CIDRs are withdrawn from the mesh: peers use their fallback.
+	DrainStep_DRAIN_STEP_MESH DrainStep = 4
+	// The tables' default is out.
+	DrainStep_DRAIN_STEP_DEFAULT DrainStep = 5
+	// The class paths are out. Fallbacks, fence, guard and rules stay.
+	DrainStep_DRAIN_STEP_PATHS DrainStep = 6
+)
+
+// Enum value maps for DrainStep.
+var (
+	DrainStep_name = map[int32]string{
+		0: "DRAIN_STEP_UNSPECIFIED",
+		1: "DRAIN_STEP_CLAIM",
+		2: "DRAIN_STEP_GRACEFUL_SHUTDOWN",
+		3: "DRAIN_STEP_UPSTREAM",
+		4: "DRAIN_STEP_MESH",
+		5: "DRAIN_STEP_DEFAULT",
+		6: "DRAIN_STEP_PATHS",
+	}
+	DrainStep_value = map[string]int32{
+		"DRAIN_STEP_UNSPECIFIED":       0,
+		"DRAIN_STEP_CLAIM":             1,
+		"DRAIN_STEP_GRACEFUL_SHUTDOWN": 2,
+		"DRAIN_STEP_UPSTREAM":          3,
+		"DRAIN_STEP_MESH":              4,
+		"DRAIN_STEP_DEFAULT":           5,
+		"DRAIN_STEP_PATHS":             6,
+	}
+)
+
+func (x DrainStep) Enum() *DrainStep {
+	p := new(DrainStep)
+	*p = x
+	return p
+}
+
+func (x DrainStep) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DrainStep) Descriptor() protoreflect.EnumDescriptor {
+	return file_netclass_v1_netclass_proto_enumTypes[17].Descriptor()
+}
+
+func (DrainStep) Type() protoreflect.EnumType {
+	return &file_netclass_v1_netclass_proto_enumTypes[17]
+}
+
+func (x DrainStep) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DrainStep.Descriptor instead.
+func (DrainStep) EnumDescriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{17}
+}
+
 // Condition is one thing that is not as it should be.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1550,7 +1688,9 @@ type Status struct {
 	TablesReady uint32       `protobuf:"varint,12,opt,name=tables_ready,json=tablesReady,proto3" json:"tables_ready,omitempty"`
 	Conditions  []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// Whether a router can come to carry cluster traffic; absent: not looked at.
-	Router        *RouterProof `protobuf:"bytes,14,opt,name=router,proto3" json:"router,omitempty"`
+	Router *RouterProof `protobuf:"bytes,14,opt,name=router,proto3" json:"router,omitempty"`
+	// How the drain of this node stands; absent: there is none.
+	Drain         *Drain `protobuf:"bytes,15,opt,name=drain,proto3" json:"drain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1679,6 +1819,13 @@ func (x *Status) GetConditions() []*Condition {
 func (x *Status) GetRouter() *RouterProof {
 	if x != nil {
 		return x.Router
+	}
+	return nil
+}
+
+func (x *Status) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
 	}
 	return nil
 }
@@ -3767,8 +3914,13 @@ type Node struct {
 	// BGP sessions with it: wanted, and Established.
 	Sessions            uint32 `protobuf:"varint,6,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	SessionsEstablished uint32 `protobuf:"varint,7,opt,name=sessions_established,json=sessionsEstablished,proto3" json:"sessions_established,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// How its drain stands, as far as this node can know; absent: it is not drained.
+	Drain *Drain `protobuf:"bytes,8,opt,name=drain,proto3" json:"drain,omitempty"`
+	// As the Kubernetes API says; false where the nodes come from a file.
+	NotReady      bool `protobuf:"varint,9,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	Cordoned      bool `protobuf:"varint,10,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -3848,6 +4000,27 @@ func (x *Node) GetSessionsEstablished() uint32 {
 		return x.SessionsEstablished
 	}
 	return 0
+}
+
+func (x *Node) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+func (x *Node) GetNotReady() bool {
+	if x != nil {
+		return x.NotReady
+	}
+	return false
+}
+
+func (x *Node) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
 }
 
 type ListNodesRequest struct {
@@ -5669,6 +5842,506 @@ func (x *VerifyResponse) GetWithin() *durationpb.Duration {
 	return nil
 }
 
+// LinkRate is how much passes over a link.
+type LinkRate struct {
+	state                    protoimpl.MessageState `protogen:"open.v1"`
+	Link                     string                 `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`
+	ReceivedPacketsPerSecond float64                `protobuf:"fixed64,2,opt,name=received_packets_per_second,json=receivedPacketsPerSecond,proto3" json:"received_packets_per_second,omitempty"`
+	SentPacketsPerSecond     float64                `protobuf:"fixed64,3,opt,name=sent_packets_per_second,json=sentPacketsPerSecond,proto3" json:"sent_packets_per_second,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
+}
+
+func (x *LinkRate) Reset() {
+	*x = LinkRate{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkRate) ProtoMessage() {}
+
+func (x *LinkRate) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkRate.ProtoReflect.Descriptor instead.
+func (*LinkRate) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *LinkRate) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *LinkRate) GetReceivedPacketsPerSecond() float64 {
+	if x != nil {
+		return x.ReceivedPacketsPerSecond
+	}
+	return 0
+}
+
+func (x *LinkRate) GetSentPacketsPerSecond() float64 {
+	if x != nil {
+		return x.SentPacketsPerSecond
+	}
+	return 0
+}
+
+// Drain is how the drain of one node stands.
+type Drain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Unique among all drains.
+	Id    string     `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Phase DrainPhase `protobuf:"varint,3,opt,name=phase,proto3,enum=netclass.v1.DrainPhase" json:"phase,omitempty"`
+	Step  DrainStep  `protobuf:"varint,4,opt,name=step,proto3,enum=netclass.v1.DrainStep" json:"step,omitempty"`
+	// As its caller gave it.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who asked for it, for people: "uid 0 (netclassctl, pid 812) on k8s-1".
+	By string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	// The classes taken out; empty: all that can be.
+	Classes []string `protobuf:"bytes,7,rep,name=classes,proto3" json:"classes,omitempty"`
+	// The default stays: pods reach the world as before.
+	KeepEgress bool `protobuf:"varint,8,opt,name=keep_egress,json=keepEgress,proto3" json:"keep_egress,omitempty"`
+	// It was forced past what is not safe.
+	Forced bool `protobuf:"varint,9,opt,name=forced,proto3" json:"forced,omitempty"`
+	// It follows spec.unschedulable of the Node.
+	ByCordon bool `protobuf:"varint,10,opt,name=by_cordon,json=byCordon,proto3" json:"by_cordon,omitempty"`
+	// Of the phase.
+	Since *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
+	// The newest word, for people.
+	Message string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
+	// While the links are watched for quiet.
+	Rates []*LinkRate `protobuf:"bytes,13,rep,name=rates,proto3" json:"rates,omitempty"`
+	// What keeps others from draining meanwhile, for people: "lease
+	// kube-system/netclass-drain", "marker 10.48.0.3/32 in BGP".
+	Lock          string `protobuf:"bytes,14,opt,name=lock,proto3" json:"lock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Drain) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Drain) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Drain) GetPhase() DrainPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return DrainPhase_DRAIN_PHASE_UNSPECIFIED
+}
+
+func (x *Drain) GetStep() DrainStep {
+	if x != nil {
+		return x.Step
+	}
+	return DrainStep_DRAIN_STEP_UNSPECIFIED
+}
+
+func (x *Drain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Drain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Drain) GetClasses() []string {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *Drain) GetKeepEgress() bool {
+	if x != nil {
+		return x.KeepEgress
+	}
+	return false
+}
+
+func (x *Drain) GetForced() bool {
+	if x != nil {
+		return x.Forced
+	}
+	return false
+}
+
+func (x *Drain) GetByCordon() bool {
+	if x != nil {
+		return x.ByCordon
+	}
+	return false
+}
+
+func (x *Drain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Drain) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Drain) GetRates() []*LinkRate {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+func (x *Drain) GetLock() string {
+	if x != nil {
+		return x.Lock
+	}
+	return ""
+}
+
+type DrainNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the node that answers. Another one needs the Kubernetes API, which
+	// carries the request to it.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// For people.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Empty: every class that can be taken out.
+	Classes []string `protobuf:"bytes,3,rep,name=classes,proto3" json:"classes,omitempty"`
+	// Between telling routers and withdrawing. Absent: as configured.
+	Grace *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	// For the whole drain. Absent: as configured.
+	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Drain although it is not safe. Logged with the caller's credentials.
+	Force bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
+	// With force: the node whose drain lock is taken from it.
+	Holder string `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Leave the default in: pods reach the world as before.
+	KeepEgress bool `protobuf:"varint,8,opt,name=keep_egress,json=keepEgress,proto3" json:"keep_egress,omitempty"`
+	// Only say what it would cost and whether it is safe.
+	ValidateOnly  bool `protobuf:"varint,9,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *DrainNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetClasses() []string {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *DrainNodeRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *DrainNodeRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *DrainNodeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *DrainNodeRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetKeepEgress() bool {
+	if x != nil {
+		return x.KeepEgress
+	}
+	return false
+}
+
+func (x *DrainNodeRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+type DrainNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Drain *Drain                 `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
+	// What the drain costs, for people. In the first response only.
+	Costs []string `protobuf:"bytes,2,rep,name=costs,proto3" json:"costs,omitempty"`
+	// The last response.
+	Done          bool `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeResponse) Reset() {
+	*x = DrainNodeResponse{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeResponse) ProtoMessage() {}
+
+func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *DrainNodeResponse) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+func (x *DrainNodeResponse) GetCosts() []string {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
+}
+
+func (x *DrainNodeResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+type UndrainNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the node that answers.
+	Node          string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainNodeRequest) Reset() {
+	*x = UndrainNodeRequest{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainNodeRequest) ProtoMessage() {}
+
+func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *UndrainNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type UndrainNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Drain *Drain                 `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
+	// The last response.
+	Done          bool `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainNodeResponse) Reset() {
+	*x = UndrainNodeResponse{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainNodeResponse) ProtoMessage() {}
+
+func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*UndrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *UndrainNodeResponse) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+func (x *UndrainNodeResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 var File_netclass_v1_netclass_proto protoreflect.FileDescriptor
 
 const file_netclass_v1_netclass_proto_rawDesc = "" +
@@ -5714,7 +6387,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\brestarts\x18\x04 \x01(\x04R\brestarts\x12\x1b\n" +
 	"\tlast_exit\x18\x05 \x01(\tR\blastExit\x12\x16\n" +
-	"\x06errors\x18\x06 \x03(\tR\x06errors\"\xdf\x04\n" +
+	"\x06errors\x18\x06 \x03(\tR\x06errors\"\x89\x05\n" +
 	"\x06Status\x12+\n" +
 	"\x06daemon\x18\x01 \x01(\v2\x13.netclass.v1.DaemonR\x06daemon\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.netclass.v1.ConfigStatusR\x06config\x12:\n" +
@@ -5732,7 +6405,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\r \x03(\v2\x16.netclass.v1.ConditionR\n" +
 	"conditions\x120\n" +
-	"\x06router\x18\x0e \x01(\v2\x18.netclass.v1.RouterProofR\x06router\"\x12\n" +
+	"\x06router\x18\x0e \x01(\v2\x18.netclass.v1.RouterProofR\x06router\x12(\n" +
+	"\x05drain\x18\x0f \x01(\v2\x12.netclass.v1.DrainR\x05drain\"\x12\n" +
 	"\x10GetStatusRequest\"@\n" +
 	"\x11GetStatusResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.netclass.v1.StatusR\x06status\"-\n" +
@@ -5916,7 +6590,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\vLinkAddress\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\tR\x04link\x12+\n" +
 	"\x06family\x18\x02 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xfe\x01\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xe1\x02\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\bR\x04self\x12\x1b\n" +
@@ -5924,7 +6598,11 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\finternal_ips\x18\x04 \x03(\tR\vinternalIps\x12?\n" +
 	"\x0elink_addresses\x18\x05 \x03(\v2\x18.netclass.v1.LinkAddressR\rlinkAddresses\x12\x1a\n" +
 	"\bsessions\x18\x06 \x01(\rR\bsessions\x121\n" +
-	"\x14sessions_established\x18\a \x01(\rR\x13sessionsEstablished\"N\n" +
+	"\x14sessions_established\x18\a \x01(\rR\x13sessionsEstablished\x12(\n" +
+	"\x05drain\x18\b \x01(\v2\x12.netclass.v1.DrainR\x05drain\x12\x1b\n" +
+	"\tnot_ready\x18\t \x01(\bR\bnotReady\x12\x1a\n" +
+	"\bcordoned\x18\n" +
+	" \x01(\bR\bcordoned\"N\n" +
 	"\x10ListNodesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -6061,11 +6739,52 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\x12\x14\n" +
 	"\x05flows\x18\x05 \x01(\rR\x05flows\x12\x18\n" +
 	"\achecked\x18\x06 \x01(\rR\achecked\x121\n" +
-	"\x06within\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06within*B\n" +
+	"\x06within\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06within\"\x94\x01\n" +
+	"\bLinkRate\x12\x12\n" +
+	"\x04link\x18\x01 \x01(\tR\x04link\x12=\n" +
+	"\x1breceived_packets_per_second\x18\x02 \x01(\x01R\x18receivedPacketsPerSecond\x125\n" +
+	"\x17sent_packets_per_second\x18\x03 \x01(\x01R\x14sentPacketsPerSecond\"\xab\x03\n" +
+	"\x05Drain\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12-\n" +
+	"\x05phase\x18\x03 \x01(\x0e2\x17.netclass.v1.DrainPhaseR\x05phase\x12*\n" +
+	"\x04step\x18\x04 \x01(\x0e2\x16.netclass.v1.DrainStepR\x04step\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x18\n" +
+	"\aclasses\x18\a \x03(\tR\aclasses\x12\x1f\n" +
+	"\vkeep_egress\x18\b \x01(\bR\n" +
+	"keepEgress\x12\x16\n" +
+	"\x06forced\x18\t \x01(\bR\x06forced\x12\x1b\n" +
+	"\tby_cordon\x18\n" +
+	" \x01(\bR\bbyCordon\x120\n" +
+	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
+	"\amessage\x18\f \x01(\tR\amessage\x12+\n" +
+	"\x05rates\x18\r \x03(\v2\x15.netclass.v1.LinkRateR\x05rates\x12\x12\n" +
+	"\x04lock\x18\x0e \x01(\tR\x04lock\"\xac\x02\n" +
+	"\x10DrainNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\aclasses\x18\x03 \x03(\tR\aclasses\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12-\n" +
+	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\x12\x16\n" +
+	"\x06holder\x18\a \x01(\tR\x06holder\x12\x1f\n" +
+	"\vkeep_egress\x18\b \x01(\bR\n" +
+	"keepEgress\x12#\n" +
+	"\rvalidate_only\x18\t \x01(\bR\fvalidateOnly\"g\n" +
+	"\x11DrainNodeResponse\x12(\n" +
+	"\x05drain\x18\x01 \x01(\v2\x12.netclass.v1.DrainR\x05drain\x12\x14\n" +
+	"\x05costs\x18\x02 \x03(\tR\x05costs\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\bR\x04done\"(\n" +
+	"\x12UndrainNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"S\n" +
+	"\x13UndrainNodeResponse\x12(\n" +
+	"\x05drain\x18\x01 \x01(\v2\x12.netclass.v1.DrainR\x05drain\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\bR\x04done*B\n" +
 	"\x06Family\x12\x16\n" +
 	"\x12FAMILY_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vFAMILY_IPV4\x10\x04\x12\x0f\n" +
-	"\vFAMILY_IPV6\x10\x06*\x95\x01\n" +
+	"\vFAMILY_IPV6\x10\x06*\xa9\x01\n" +
 	"\x06Health\x12\x16\n" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fHEALTH_READY\x10\x01\x12\x11\n" +
@@ -6073,7 +6792,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x0eHEALTH_WAITING\x10\x03\x12\x14\n" +
 	"\x10HEALTH_DELEGATED\x10\x04\x12\x13\n" +
 	"\x0fHEALTH_DEGRADED\x10\x05\x12\x0f\n" +
-	"\vHEALTH_IDLE\x10\x06*\xe3\x01\n" +
+	"\vHEALTH_IDLE\x10\x06\x12\x12\n" +
+	"\x0eHEALTH_DRAINED\x10\a*\xe3\x01\n" +
 	"\vObjectState\x12\x1c\n" +
 	"\x18OBJECT_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16OBJECT_STATE_INSTALLED\x10\x01\x12\x18\n" +
@@ -6172,7 +6892,24 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x12PROMISE_STATE_HELD\x10\x01\x12\x19\n" +
 	"\x15PROMISE_STATE_WAITING\x10\x02\x12\x18\n" +
 	"\x14PROMISE_STATE_SHARED\x10\x03\x12\x1a\n" +
-	"\x16PROMISE_STATE_VIOLATED\x10\x042\xcb\a\n" +
+	"\x16PROMISE_STATE_VIOLATED\x10\x04*\xca\x01\n" +
+	"\n" +
+	"DrainPhase\x12\x1b\n" +
+	"\x17DRAIN_PHASE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13DRAIN_PHASE_WAITING\x10\x01\x12\x18\n" +
+	"\x14DRAIN_PHASE_DRAINING\x10\x02\x12\x17\n" +
+	"\x13DRAIN_PHASE_DRAINED\x10\x03\x12\x1a\n" +
+	"\x16DRAIN_PHASE_UNDRAINING\x10\x04\x12\x1c\n" +
+	"\x18DRAIN_PHASE_ROLLING_BACK\x10\x05\x12\x19\n" +
+	"\x15DRAIN_PHASE_UNDRAINED\x10\x06*\xbb\x01\n" +
+	"\tDrainStep\x12\x1a\n" +
+	"\x16DRAIN_STEP_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10DRAIN_STEP_CLAIM\x10\x01\x12 \n" +
+	"\x1cDRAIN_STEP_GRACEFUL_SHUTDOWN\x10\x02\x12\x17\n" +
+	"\x13DRAIN_STEP_UPSTREAM\x10\x03\x12\x13\n" +
+	"\x0fDRAIN_STEP_MESH\x10\x04\x12\x16\n" +
+	"\x12DRAIN_STEP_DEFAULT\x10\x05\x12\x14\n" +
+	"\x10DRAIN_STEP_PATHS\x10\x062\xed\b\n" +
 	"\x0fNetClassService\x12J\n" +
 	"\tGetStatus\x12\x1d.netclass.v1.GetStatusRequest\x1a\x1e.netclass.v1.GetStatusResponse\x12P\n" +
 	"\vListClasses\x12\x1f.netclass.v1.ListClassesRequest\x1a .netclass.v1.ListClassesResponse\x12G\n" +
@@ -6187,7 +6924,9 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x05Watch\x12\x19.netclass.v1.WatchRequest\x1a\x1a.netclass.v1.WatchResponse0\x01\x12A\n" +
 	"\x06Reload\x12\x1a.netclass.v1.ReloadRequest\x1a\x1b.netclass.v1.ReloadResponse\x12D\n" +
 	"\aExplain\x12\x1b.netclass.v1.ExplainRequest\x1a\x1c.netclass.v1.ExplainResponse\x12A\n" +
-	"\x06Verify\x12\x1a.netclass.v1.VerifyRequest\x1a\x1b.netclass.v1.VerifyResponseB+Z)netclass.dev/proto/netclass/v1;netclassv1b\x06proto3"
+	"\x06Verify\x12\x1a.netclass.v1.VerifyRequest\x1a\x1b.netclass.v1.VerifyResponse\x12L\n" +
+	"\tDrainNode\x12\x1d.netclass.v1.DrainNodeRequest\x1a\x1e.netclass.v1.DrainNodeResponse0\x01\x12R\n" +
+	"\vUndrainNode\x12\x1f.netclass.v1.UndrainNodeRequest\x1a .netclass.v1.UndrainNodeResponse0\x01B+Z)netclass.dev/proto/netclass/v1;netclassv1b\x06proto3"
 
 var (
 	file_netclass_v1_netclass_proto_rawDescOnce sync.Once
@@ -6201,8 +6940,8 @@ func file_netclass_v1_netclass_proto_rawDescGZIP() []byte {
 	return file_netclass_v1_netclass_proto_rawDescData
 }
 
-var file_netclass_v1_netclass_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
-var file_netclass_v1_netclass_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_netclass_v1_netclass_proto_enumTypes = make([]protoimpl.EnumInfo, 18)
+var file_netclass_v1_netclass_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_netclass_v1_netclass_proto_goTypes = []any{
 	(Family)(0),                   // 0: netclass.v1.Family
 	(Health)(0),                   // 1: netclass.v1.Health
@@ -6220,192 +6959,214 @@ var file_netclass_v1_netclass_proto_goTypes = []any{
 	(Verdict)(0),                  // 13: netclass.v1.Verdict
 	(Outcome)(0),                  // 14: netclass.v1.Outcome
 	(PromiseState)(0),             // 15: netclass.v1.PromiseState
-	(*Condition)(nil),             // 16: netclass.v1.Condition
-	(*Daemon)(nil),                // 17: netclass.v1.Daemon
-	(*ConfigStatus)(nil),          // 18: netclass.v1.ConfigStatus
-	(*InventoryStatus)(nil),       // 19: netclass.v1.InventoryStatus
-	(*PassStatus)(nil),            // 20: netclass.v1.PassStatus
-	(*SpeakerStatus)(nil),         // 21: netclass.v1.SpeakerStatus
-	(*Status)(nil),                // 22: netclass.v1.Status
-	(*GetStatusRequest)(nil),      // 23: netclass.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 24: netclass.v1.GetStatusResponse
-	(*Traffic)(nil),               // 25: netclass.v1.Traffic
-	(*Class)(nil),                 // 26: netclass.v1.Class
-	(*ListClassesRequest)(nil),    // 27: netclass.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),   // 28: netclass.v1.ListClassesResponse
-	(*GetClassRequest)(nil),       // 29: netclass.v1.GetClassRequest
-	(*GetClassResponse)(nil),      // 30: netclass.v1.GetClassResponse
-	(*RouteCounts)(nil),           // 31: netclass.v1.RouteCounts
-	(*Table)(nil),                 // 32: netclass.v1.Table
-	(*ListTablesRequest)(nil),     // 33: netclass.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),    // 34: netclass.v1.ListTablesResponse
-	(*Route)(nil),                 // 35: netclass.v1.Route
-	(*ShowTableRequest)(nil),      // 36: netclass.v1.ShowTableRequest
-	(*ShowTableResponse)(nil),     // 37: netclass.v1.ShowTableResponse
-	(*Rule)(nil),                  // 38: netclass.v1.Rule
-	(*ListRulesRequest)(nil),      // 39: netclass.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),     // 40: netclass.v1.ListRulesResponse
-	(*Path)(nil),                  // 41: netclass.v1.Path
-	(*Refusal)(nil),               // 42: netclass.v1.Refusal
-	(*Peer)(nil),                  // 43: netclass.v1.Peer
-	(*ListPeersRequest)(nil),      // 44: netclass.v1.ListPeersRequest
-	(*ListPeersResponse)(nil),     // 45: netclass.v1.ListPeersResponse
-	(*LinkAddress)(nil),           // 46: netclass.v1.LinkAddress
-	(*Node)(nil),                  // 47: netclass.v1.Node
-	(*ListNodesRequest)(nil),      // 48: netclass.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 49: netclass.v1.ListNodesResponse
-	(*Op)(nil),                    // 50: netclass.v1.Op
-	(*GetPlanRequest)(nil),        // 51: netclass.v1.GetPlanRequest
-	(*GetPlanResponse)(nil),       // 52: netclass.v1.GetPlanResponse
-	(*WatchRequest)(nil),          // 53: netclass.v1.WatchRequest
-	(*Object)(nil),                // 54: netclass.v1.Object
-	(*Synced)(nil),                // 55: netclass.v1.Synced
-	(*WatchResponse)(nil),         // 56: netclass.v1.WatchResponse
-	(*ReloadRequest)(nil),         // 57: netclass.v1.ReloadRequest
-	(*ReloadResponse)(nil),        // 58: netclass.v1.ReloadResponse
-	(*Answer)(nil),                // 59: netclass.v1.Answer
-	(*Flow)(nil),                  // 60: netclass.v1.Flow
-	(*LookupStep)(nil),            // 61: netclass.v1.LookupStep
-	(*BeatenRoute)(nil),           // 62: netclass.v1.BeatenRoute
-	(*Explanation)(nil),           // 63: netclass.v1.Explanation
-	(*ExplainRequest)(nil),        // 64: netclass.v1.ExplainRequest
-	(*ExplainResponse)(nil),       // 65: netclass.v1.ExplainResponse
-	(*Promise)(nil),               // 66: netclass.v1.Promise
-	(*RouterProof)(nil),           // 67: netclass.v1.RouterProof
-	(*VerifyRequest)(nil),         // 68: netclass.v1.VerifyRequest
-	(*VerifyResponse)(nil),        // 69: netclass.v1.VerifyResponse
-	(*timestamppb.Timestamp)(nil), // 70: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 71: google.protobuf.Duration
+	(DrainPhase)(0),               // 16: netclass.v1.DrainPhase
+	(DrainStep)(0),                // 17: netclass.v1.DrainStep
+	(*Condition)(nil),             // 18: netclass.v1.Condition
+	(*Daemon)(nil),                // 19: netclass.v1.Daemon
+	(*ConfigStatus)(nil),          // 20: netclass.v1.ConfigStatus
+	(*InventoryStatus)(nil),       // 21: netclass.v1.InventoryStatus
+	(*PassStatus)(nil),            // 22: netclass.v1.PassStatus
+	(*SpeakerStatus)(nil),         // 23: netclass.v1.SpeakerStatus
+	(*Status)(nil),                // 24: netclass.v1.Status
+	(*GetStatusRequest)(nil),      // 25: netclass.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 26: netclass.v1.GetStatusResponse
+	(*Traffic)(nil),               // 27: netclass.v1.Traffic
+	(*Class)(nil),                 // 28: netclass.v1.Class
+	(*ListClassesRequest)(nil),    // 29: netclass.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),   // 30: netclass.v1.ListClassesResponse
+	(*GetClassRequest)(nil),       // 31: netclass.v1.GetClassRequest
+	(*GetClassResponse)(nil),      // 32: netclass.v1.GetClassResponse
+	(*RouteCounts)(nil),           // 33: netclass.v1.RouteCounts
+	(*Table)(nil),                 // 34: netclass.v1.Table
+	(*ListTablesRequest)(nil),     // 35: netclass.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),    // 36: netclass.v1.ListTablesResponse
+	(*Route)(nil),                 // 37: netclass.v1.Route
+	(*ShowTableRequest)(nil),      // 38: netclass.v1.ShowTableRequest
+	(*ShowTableResponse)(nil),     // 39: netclass.v1.ShowTableResponse
+	(*Rule)(nil),                  // 40: netclass.v1.Rule
+	(*ListRulesRequest)(nil),      // 41: netclass.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),     // 42: netclass.v1.ListRulesResponse
+	(*Path)(nil),                  // 43: netclass.v1.Path
+	(*Refusal)(nil),               // 44: netclass.v1.Refusal
+	(*Peer)(nil),                  // 45: netclass.v1.Peer
+	(*ListPeersRequest)(nil),      // 46: netclass.v1.ListPeersRequest
+	(*ListPeersResponse)(nil),     // 47: netclass.v1.ListPeersResponse
+	(*LinkAddress)(nil),           // 48: netclass.v1.LinkAddress
+	(*Node)(nil),                  // 49: netclass.v1.Node
+	(*ListNodesRequest)(nil),      // 50: netclass.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 51: netclass.v1.ListNodesResponse
+	(*Op)(nil),                    // 52: netclass.v1.Op
+	(*GetPlanRequest)(nil),        // 53: netclass.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),       // 54: netclass.v1.GetPlanResponse
+	(*WatchRequest)(nil),          // 55: netclass.v1.WatchRequest
+	(*Object)(nil),                // 56: netclass.v1.Object
+	(*Synced)(nil),                // 57: netclass.v1.Synced
+	(*WatchResponse)(nil),         // 58: netclass.v1.WatchResponse
+	(*ReloadRequest)(nil),         // 59: netclass.v1.ReloadRequest
+	(*ReloadResponse)(nil),        // 60: netclass.v1.ReloadResponse
+	(*Answer)(nil),                // 61: netclass.v1.Answer
+	(*Flow)(nil),                  // 62: netclass.v1.Flow
+	(*LookupStep)(nil),            // 63: netclass.v1.LookupStep
+	(*BeatenRoute)(nil),           // 64: netclass.v1.BeatenRoute
+	(*Explanation)(nil),           // 65: netclass.v1.Explanation
+	(*ExplainRequest)(nil),        // 66: netclass.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 67: netclass.v1.ExplainResponse
+	(*Promise)(nil),               // 68: netclass.v1.Promise
+	(*RouterProof)(nil),           // 69: netclass.v1.RouterProof
+	(*VerifyRequest)(nil),         // 70: netclass.v1.VerifyRequest
+	(*VerifyResponse)(nil),        // 71: netclass.v1.VerifyResponse
+	(*LinkRate)(nil),              // 72: netclass.v1.LinkRate
+	(*Drain)(nil),                 // 73: netclass.v1.Drain
+	(*DrainNodeRequest)(nil),      // 74: netclass.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),     // 75: netclass.v1.DrainNodeResponse
+	(*UndrainNodeRequest)(nil),    // 76: netclass.v1.UndrainNodeRequest
+	(*UndrainNodeResponse)(nil),   // 77: netclass.v1.UndrainNodeResponse
+	(*timestamppb.Timestamp)(nil), // 78: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 79: google.protobuf.Duration
 }
 var file_netclass_v1_netclass_proto_depIdxs = []int32{
-	70,  // 0: netclass.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	78,  // 0: netclass.v1.Condition.since:type_name -> google.protobuf.Timestamp
 	1,   // 1: netclass.v1.Daemon.health:type_name -> netclass.v1.Health
-	70,  // 2: netclass.v1.Daemon.started:type_name -> google.protobuf.Timestamp
-	70,  // 3: netclass.v1.ConfigStatus.loaded:type_name -> google.protobuf.Timestamp
-	70,  // 4: netclass.v1.InventoryStatus.as_of:type_name -> google.protobuf.Timestamp
-	70,  // 5: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
-	71,  // 6: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
-	70,  // 7: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
-	17,  // 8: netclass.v1.Status.daemon:type_name -> netclass.v1.Daemon
-	18,  // 9: netclass.v1.Status.config:type_name -> netclass.v1.ConfigStatus
-	19,  // 10: netclass.v1.Status.inventory:type_name -> netclass.v1.InventoryStatus
-	20,  // 11: netclass.v1.Status.pass:type_name -> netclass.v1.PassStatus
-	21,  // 12: netclass.v1.Status.speaker:type_name -> netclass.v1.SpeakerStatus
-	16,  // 13: netclass.v1.Status.conditions:type_name -> netclass.v1.Condition
-	67,  // 14: netclass.v1.Status.router:type_name -> netclass.v1.RouterProof
-	22,  // 15: netclass.v1.GetStatusResponse.status:type_name -> netclass.v1.Status
-	25,  // 16: netclass.v1.Class.traffic:type_name -> netclass.v1.Traffic
-	1,   // 17: netclass.v1.Class.health:type_name -> netclass.v1.Health
-	3,   // 18: netclass.v1.Class.link_state:type_name -> netclass.v1.LinkState
-	26,  // 19: netclass.v1.ListClassesResponse.classes:type_name -> netclass.v1.Class
-	26,  // 20: netclass.v1.GetClassResponse.class:type_name -> netclass.v1.Class
-	1,   // 21: netclass.v1.Table.health:type_name -> netclass.v1.Health
-	31,  // 22: netclass.v1.Table.ipv4:type_name -> netclass.v1.RouteCounts
-	31,  // 23: netclass.v1.Table.ipv6:type_name -> netclass.v1.RouteCounts
-	32,  // 24: netclass.v1.ListTablesResponse.tables:type_name -> netclass.v1.Table
-	0,   // 25: netclass.v1.Route.family:type_name -> netclass.v1.Family
-	4,   // 26: netclass.v1.Route.type:type_name -> netclass.v1.RouteType
-	5,   // 27: netclass.v1.Route.kind:type_name -> netclass.v1.RouteKind
-	2,   // 28: netclass.v1.Route.state:type_name -> netclass.v1.ObjectState
-	0,   // 29: netclass.v1.ShowTableRequest.family:type_name -> netclass.v1.Family
-	32,  // 30: netclass.v1.ShowTableResponse.table:type_name -> netclass.v1.Table
-	35,  // 31: netclass.v1.ShowTableResponse.routes:type_name -> netclass.v1.Route
-	0,   // 32: netclass.v1.Rule.family:type_name -> netclass.v1.Family
-	6,   // 33: netclass.v1.Rule.action:type_name -> netclass.v1.RuleAction
-	7,   // 34: netclass.v1.Rule.kind:type_name -> netclass.v1.RuleKind
-	2,   // 35: netclass.v1.Rule.state:type_name -> netclass.v1.ObjectState
-	0,   // 36: netclass.v1.ListRulesRequest.family:type_name -> netclass.v1.Family
-	38,  // 37: netclass.v1.ListRulesResponse.rules:type_name -> netclass.v1.Rule
-	41,  // 38: netclass.v1.Refusal.path:type_name -> netclass.v1.Path
-	0,   // 39: netclass.v1.Peer.family:type_name -> netclass.v1.Family
-	9,   // 40: netclass.v1.Peer.role:type_name -> netclass.v1.PeerRole
-	8,   // 41: netclass.v1.Peer.state:type_name -> netclass.v1.SessionState
-	70,  // 42: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
-	70,  // 43: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
-	10,  // 44: netclass.v1.Peer.last_down_cause:type_name -> netclass.v1.DownCause
-	71,  // 45: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
-	71,  // 46: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
-	71,  // 47: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
-	71,  // 48: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
-	71,  // 49: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
-	41,  // 50: netclass.v1.Peer.accepted_paths:type_name -> netclass.v1.Path
-	42,  // 51: netclass.v1.Peer.refusals:type_name -> netclass.v1.Refusal
-	0,   // 52: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
-	11,  // 53: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
-	43,  // 54: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
-	0,   // 55: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
-	46,  // 56: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
-	47,  // 57: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
-	19,  // 58: netclass.v1.ListNodesResponse.inventory:type_name -> netclass.v1.InventoryStatus
-	12,  // 59: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
-	35,  // 60: netclass.v1.Op.route:type_name -> netclass.v1.Route
-	38,  // 61: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
-	0,   // 62: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
-	50,  // 63: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
-	17,  // 64: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
-	26,  // 65: netclass.v1.Object.class:type_name -> netclass.v1.Class
-	32,  // 66: netclass.v1.Object.table:type_name -> netclass.v1.Table
-	43,  // 67: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
-	47,  // 68: netclass.v1.Object.node:type_name -> netclass.v1.Node
-	16,  // 69: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
-	70,  // 70: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	54,  // 71: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
-	55,  // 72: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
-	14,  // 73: netclass.v1.Answer.outcome:type_name -> netclass.v1.Outcome
-	0,   // 74: netclass.v1.Flow.family:type_name -> netclass.v1.Family
-	5,   // 75: netclass.v1.LookupStep.route_kind:type_name -> netclass.v1.RouteKind
-	62,  // 76: netclass.v1.LookupStep.beat:type_name -> netclass.v1.BeatenRoute
-	5,   // 77: netclass.v1.BeatenRoute.kind:type_name -> netclass.v1.RouteKind
-	60,  // 78: netclass.v1.Explanation.flow:type_name -> netclass.v1.Flow
-	61,  // 79: netclass.v1.Explanation.steps:type_name -> netclass.v1.LookupStep
-	59,  // 80: netclass.v1.Explanation.model:type_name -> netclass.v1.Answer
-	59,  // 81: netclass.v1.Explanation.ebpf:type_name -> netclass.v1.Answer
-	59,  // 82: netclass.v1.Explanation.kernel:type_name -> netclass.v1.Answer
-	25,  // 83: netclass.v1.Explanation.traffic:type_name -> netclass.v1.Traffic
-	13,  // 84: netclass.v1.Explanation.verdict:type_name -> netclass.v1.Verdict
-	0,   // 85: netclass.v1.ExplainRequest.family:type_name -> netclass.v1.Family
-	63,  // 86: netclass.v1.ExplainResponse.explanations:type_name -> netclass.v1.Explanation
-	25,  // 87: netclass.v1.Promise.traffic:type_name -> netclass.v1.Traffic
-	0,   // 88: netclass.v1.Promise.family:type_name -> netclass.v1.Family
-	15,  // 89: netclass.v1.Promise.state:type_name -> netclass.v1.PromiseState
-	70,  // 90: netclass.v1.RouterProof.time:type_name -> google.protobuf.Timestamp
-	0,   // 91: netclass.v1.VerifyRequest.family:type_name -> netclass.v1.Family
-	66,  // 92: netclass.v1.VerifyResponse.promises:type_name -> netclass.v1.Promise
-	67,  // 93: netclass.v1.VerifyResponse.router:type_name -> netclass.v1.RouterProof
-	70,  // 94: netclass.v1.VerifyResponse.time:type_name -> google.protobuf.Timestamp
-	71,  // 95: netclass.v1.VerifyResponse.took:type_name -> google.protobuf.Duration
-	71,  // 96: netclass.v1.VerifyResponse.within:type_name -> google.protobuf.Duration
-	23,  // 97: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
-	27,  // 98: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
-	29,  // 99: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
-	33,  // 100: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
-	36,  // 101: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
-	39,  // 102: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
-	44,  // 103: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
-	48,  // 104: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
-	51,  // 105: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
-	53,  // 106: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
-	57,  // 107: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
-	64,  // 108: netclass.v1.NetClassService.Explain:input_type -> netclass.v1.ExplainRequest
-	68,  // 109: netclass.v1.NetClassService.Verify:input_type -> netclass.v1.VerifyRequest
-	24,  // 110: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
-	28,  // 111: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
-	30,  // 112: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
-	34,  // 113: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
-	37,  // 114: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
-	40,  // 115: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
-	45,  // 116: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
-	49,  // 117: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
-	52,  // 118: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
-	56,  // 119: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
-	58,  // 120: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
-	65,  // 121: netclass.v1.NetClassService.Explain:output_type -> netclass.v1.ExplainResponse
-	69,  // 122: netclass.v1.NetClassService.Verify:output_type -> netclass.v1.VerifyResponse
-	110, // [110:123] is the sub-list for method output_type
-	97,  // [97:110] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	78,  // 2: netclass.v1.Daemon.started:type_name -> google.protobuf.Timestamp
+	78,  // 3: netclass.v1.ConfigStatus.loaded:type_name -> google.protobuf.Timestamp
+	78,  // 4: netclass.v1.InventoryStatus.as_of:type_name -> google.protobuf.Timestamp
+	78,  // 5: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
+	79,  // 6: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
+	78,  // 7: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
+	19,  // 8: netclass.v1.Status.daemon:type_name -> netclass.v1.Daemon
+	20,  // 9: netclass.v1.Status.config:type_name -> netclass.v1.ConfigStatus
+	21,  // 10: netclass.v1.Status.inventory:type_name -> netclass.v1.InventoryStatus
+	22,  // 11: netclass.v1.Status.pass:type_name -> netclass.v1.PassStatus
+	23,  // 12: netclass.v1.Status.speaker:type_name -> netclass.v1.SpeakerStatus
+	18,  // 13: netclass.v1.Status.conditions:type_name -> netclass.v1.Condition
+	69,  // 14: netclass.v1.Status.router:type_name -> netclass.v1.RouterProof
+	73,  // 15: netclass.v1.Status.drain:type_name -> netclass.v1.Drain
+	24,  // 16: netclass.v1.GetStatusResponse.status:type_name -> netclass.v1.Status
+	27,  // 17: netclass.v1.Class.traffic:type_name -> netclass.v1.Traffic
+	1,   // 18: netclass.v1.Class.health:type_name -> netclass.v1.Health
+	3,   // 19: netclass.v1.Class.link_state:type_name -> netclass.v1.LinkState
+	28,  // 20: netclass.v1.ListClassesResponse.classes:type_name -> netclass.v1.Class
+	28,  // 21: netclass.v1.GetClassResponse.class:type_name -> netclass.v1.Class
+	1,   // 22: netclass.v1.Table.health:type_name -> netclass.v1.Health
+	33,  // 23: netclass.v1.Table.ipv4:type_name -> netclass.v1.RouteCounts
+	33,  // 24: netclass.v1.Table.ipv6:type_name -> netclass.v1.RouteCounts
+	34,  // 25: netclass.v1.ListTablesResponse.tables:type_name -> netclass.v1.Table
+	0,   // 26: netclass.v1.Route.family:type_name -> netclass.v1.Family
+	4,   // 27: netclass.v1.Route.type:type_name -> netclass.v1.RouteType
+	5,   // 28: netclass.v1.Route.kind:type_name -> netclass.v1.RouteKind
+	2,   // 29: netclass.v1.Route.state:type_name -> netclass.v1.ObjectState
+	0,   // 30: netclass.v1.ShowTableRequest.family:type_name -> netclass.v1.Family
+	34,  // 31: netclass.v1.ShowTableResponse.table:type_name -> netclass.v1.Table
+	37,  // 32: netclass.v1.ShowTableResponse.routes:type_name -> netclass.v1.Route
+	0,   // 33: netclass.v1.Rule.family:type_name -> netclass.v1.Family
+	6,   // 34: netclass.v1.Rule.action:type_name -> netclass.v1.RuleAction
+	7,   // 35: netclass.v1.Rule.kind:type_name -> netclass.v1.RuleKind
+	2,   // 36: netclass.v1.Rule.state:type_name -> netclass.v1.ObjectState
+	0,   // 37: netclass.v1.ListRulesRequest.family:type_name -> netclass.v1.Family
+	40,  // 38: netclass.v1.ListRulesResponse.rules:type_name -> netclass.v1.Rule
+	43,  // 39: netclass.v1.Refusal.path:type_name -> netclass.v1.Path
+	0,   // 40: netclass.v1.Peer.family:type_name -> netclass.v1.Family
+	9,   // 41: netclass.v1.Peer.role:type_name -> netclass.v1.PeerRole
+	8,   // 42: netclass.v1.Peer.state:type_name -> netclass.v1.SessionState
+	78,  // 43: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
+	78,  // 44: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
+	10,  // 45: netclass.v1.Peer.last_down_cause:type_name -> netclass.v1.DownCause
+	79,  // 46: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
+	79,  // 47: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
+	79,  // 48: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
+	79,  // 49: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
+	79,  // 50: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
+	43,  // 51: netclass.v1.Peer.accepted_paths:type_name -> netclass.v1.Path
+	44,  // 52: netclass.v1.Peer.refusals:type_name -> netclass.v1.Refusal
+	0,   // 53: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
+	11,  // 54: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
+	45,  // 55: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
+	0,   // 56: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
+	48,  // 57: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
+	73,  // 58: netclass.v1.Node.drain:type_name -> netclass.v1.Drain
+	49,  // 59: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
+	21,  // 60: netclass.v1.ListNodesResponse.inventory:type_name -> netclass.v1.InventoryStatus
+	12,  // 61: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
+	37,  // 62: netclass.v1.Op.route:type_name -> netclass.v1.Route
+	40,  // 63: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
+	0,   // 64: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
+	52,  // 65: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
+	19,  // 66: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
+	28,  // 67: netclass.v1.Object.class:type_name -> netclass.v1.Class
+	34,  // 68: netclass.v1.Object.table:type_name -> netclass.v1.Table
+	45,  // 69: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
+	49,  // 70: netclass.v1.Object.node:type_name -> netclass.v1.Node
+	18,  // 71: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
+	78,  // 72: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	56,  // 73: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
+	57,  // 74: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
+	14,  // 75: netclass.v1.Answer.outcome:type_name -> netclass.v1.Outcome
+	0,   // 76: netclass.v1.Flow.family:type_name -> netclass.v1.Family
+	5,   // 77: netclass.v1.LookupStep.route_kind:type_name -> netclass.v1.RouteKind
+	64,  // 78: netclass.v1.LookupStep.beat:type_name -> netclass.v1.BeatenRoute
+	5,   // 79: netclass.v1.BeatenRoute.kind:type_name -> netclass.v1.RouteKind
+	62,  // 80: netclass.v1.Explanation.flow:type_name -> netclass.v1.Flow
+	63,  // 81: netclass.v1.Explanation.steps:type_name -> netclass.v1.LookupStep
+	61,  // 82: netclass.v1.Explanation.model:type_name -> netclass.v1.Answer
+	61,  // 83: netclass.v1.Explanation.ebpf:type_name -> netclass.v1.Answer
+	61,  // 84: netclass.v1.Explanation.kernel:type_name -> netclass.v1.Answer
+	27,  // 85: netclass.v1.Explanation.traffic:type_name -> netclass.v1.Traffic
+	13,  // 86: netclass.v1.Explanation.verdict:type_name -> netclass.v1.Verdict
+	0,   // 87: netclass.v1.ExplainRequest.family:type_name -> netclass.v1.Family
+	65,  // 88: netclass.v1.ExplainResponse.explanations:type_name -> netclass.v1.Explanation
+	27,  // 89: netclass.v1.Promise.traffic:type_name -> netclass.v1.Traffic
+	0,   // 90: netclass.v1.Promise.family:type_name -> netclass.v1.Family
+	15,  // 91: netclass.v1.Promise.state:type_name -> netclass.v1.PromiseState
+	78,  // 92: netclass.v1.RouterProof.time:type_name -> google.protobuf.Timestamp
+	0,   // 93: netclass.v1.VerifyRequest.family:type_name -> netclass.v1.Family
+	68,  // 94: netclass.v1.VerifyResponse.promises:type_name -> netclass.v1.Promise
+	69,  // 95: netclass.v1.VerifyResponse.router:type_name -> netclass.v1.RouterProof
+	78,  // 96: netclass.v1.VerifyResponse.time:type_name -> google.protobuf.Timestamp
+	79,  // 97: netclass.v1.VerifyResponse.took:type_name -> google.protobuf.Duration
+	79,  // 98: netclass.v1.VerifyResponse.within:type_name -> google.protobuf.Duration
+	16,  // 99: netclass.v1.Drain.phase:type_name -> netclass.v1.DrainPhase
+	17,  // 100: netclass.v1.Drain.step:type_name -> netclass.v1.DrainStep
+	78,  // 101: netclass.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	72,  // 102: netclass.v1.Drain.rates:type_name -> netclass.v1.LinkRate
+	79,  // 103: netclass.v1.DrainNodeRequest.grace:type_name -> google.protobuf.Duration
+	79,  // 104: netclass.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
+	73,  // 105: netclass.v1.DrainNodeResponse.drain:type_name -> netclass.v1.Drain
+	73,  // 106: netclass.v1.UndrainNodeResponse.drain:type_name -> netclass.v1.Drain
+	25,  // 107: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
+	29,  // 108: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
+	31,  // 109: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
+	35,  // 110: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
+	38,  // 111: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
+	41,  // 112: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
+	46,  // 113: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
+	50,  // 114: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
+	53,  // 115: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
+	55,  // 116: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
+	59,  // 117: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
+	66,  // 118: netclass.v1.NetClassService.Explain:input_type -> netclass.v1.ExplainRequest
+	70,  // 119: netclass.v1.NetClassService.Verify:input_type -> netclass.v1.VerifyRequest
+	74,  // 120: netclass.v1.NetClassService.DrainNode:input_type -> netclass.v1.DrainNodeRequest
+	76,  // 121: netclass.v1.NetClassService.UndrainNode:input_type -> netclass.v1.UndrainNodeRequest
+	26,  // 122: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
+	30,  // 123: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
+	32,  // 124: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
+	36,  // 125: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
+	39,  // 126: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
+	42,  // 127: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
+	47,  // 128: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
+	51,  // 129: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
+	54,  // 130: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
+	58,  // 131: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
+	60,  // 132: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
+	67,  // 133: netclass.v1.NetClassService.Explain:output_type -> netclass.v1.ExplainResponse
+	71,  // 134: netclass.v1.NetClassService.Verify:output_type -> netclass.v1.VerifyResponse
+	75,  // 135: netclass.v1.NetClassService.DrainNode:output_type -> netclass.v1.DrainNodeResponse
+	77,  // 136: netclass.v1.NetClassService.UndrainNode:output_type -> netclass.v1.UndrainNodeResponse
+	122, // [122:137] is the sub-list for method output_type
+	107, // [107:122] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_netclass_v1_netclass_proto_init() }
@@ -6436,8 +7197,8 @@ func file_netclass_v1_netclass_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_netclass_v1_netclass_proto_rawDesc), len(file_netclass_v1_netclass_proto_rawDesc)),
-			NumEnums:      16,
-			NumMessages:   54,
+			NumEnums:      18,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

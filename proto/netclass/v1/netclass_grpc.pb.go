@@ -44,6 +44,8 @@ const (
 	NetClassService_Reload_FullMethodName      = "/netclass.v1.NetClassService/Reload"
 	NetClassService_Explain_FullMethodName     = "/netclass.v1.NetClassService/Explain"
 	NetClassService_Verify_FullMethodName      = "/netclass.v1.NetClassService/Verify"
+	NetClassService_DrainNode_FullMethodName   = "/netclass.v1.NetClassService/DrainNode"
+	NetClassService_UndrainNode_FullMethodName = "/netclass.v1.NetClassService/UndrainNode"
 )
 
 // NetClassServiceClient is the client API for NetClassService service.
@@ -85,6 +87,15 @@ type NetClassServiceClient interface {
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	// Verify holds what the classes promise against the kernel's own lookups.
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error)
+	// DrainNode takes a node's class traffic off it, and streams the progress until
+	// that is done. It goes on when the caller goes away; a second call with the
+	// same node joins the drain that is under way, or says that it is done.
+	// FAILED_PRECONDITION with PreconditionFailure names every reason why it is not
+	// safe; ABORTED says that it failed half-way and has been rolled back. Needs
+	// root or the admins' group, as UndrainNode does.
+	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrainNodeResponse], error)
+	// UndrainNode takes a drain back, in the reverse order.
+	UndrainNode(ctx context.Context, in *UndrainNodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[UndrainNodeResponse], error)
 }
 
 type netClassServiceClient struct {
@@ -234,6 +245,44 @@ func (c *netClassServiceClient) Verify(ctx context.Context, in *VerifyRequest, o
 	return out, nil
 }
 
+func (c *netClassServiceClient) DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrainNodeResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &NetClassService_ServiceDesc.Streams[1], NetClassService_DrainNode_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DrainNodeRequest, DrainNodeResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type NetClassService_DrainNodeClient = grpc.ServerStreamingClient[DrainNodeResponse]
+
+func (c *netClassServiceClient) UndrainNode(ctx context.Context, in *UndrainNodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[UndrainNodeResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &NetClassService_ServiceDesc.Streams[2], NetClassService_UndrainNode_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[UndrainNodeRequest, UndrainNodeResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type NetClassService_UndrainNodeClient = grpc.ServerStreamingClient[UndrainNodeResponse]
+
 // NetClassServiceServer is the server API for NetClassService service.
 // All implementations must embed UnimplementedNetClassServiceServer
 // for forward compatibility.
@@ -273,6 +322,15 @@ type NetClassServiceServer interface {
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	// Verify holds what the classes promise against the kernel's own lookups.
 	Verify(context.Context, *VerifyRequest) (*VerifyResponse, error)
+	// DrainNode takes a node's class traffic off it, and streams the progress until
+	// that is done. It goes on when the caller goes away; a second call with the
+	// same node joins the drain that is under way, or says that it is done.
+	// FAILED_PRECONDITION with PreconditionFailure names every reason why it is not
+	// safe; ABORTED says that it failed half-way and has been rolled back. Needs
+	// root or the admins' group, as UndrainNode does.
+	DrainNode(*DrainNodeRequest, grpc.ServerStreamingServer[DrainNodeResponse]) error
+	// UndrainNode takes a drain back, in the reverse order.
+	UndrainNode(*UndrainNodeRequest, grpc.ServerStreamingServer[UndrainNodeResponse]) error
 	mustEmbedUnimplementedNetClassServiceServer()
 }
 
@@ -321,6 +379,12 @@ func (UnimplementedNetClassServiceServer) Explain(context.Context, *ExplainReque
 }
 func (UnimplementedNetClassServiceServer) Verify(context.Context, *VerifyRequest) (*VerifyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Verify not implemented")
+}
+func (UnimplementedNetClassServiceServer) DrainNode(*DrainNodeRequest, grpc.ServerStreamingServer[DrainNodeResponse]) error {
+	return status.Error(codes.Unimplemented, "method DrainNode not implemented")
+}
+func (UnimplementedNetClassServiceServer) UndrainNode(*UndrainNodeRequest, grpc.ServerStreamingServer[UndrainNodeResponse]) error {
+	return status.Error(codes.Unimplemented, "method UndrainNode not implemented")
 }
 func (UnimplementedNetClassServiceServer) mustEmbedUnimplementedNetClassServiceServer() {}
 func (UnimplementedNetClassServiceServer) testEmbeddedByValue()                         {}
@@ -570,6 +634,28 @@ func _NetClassService_Verify_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NetClassService_DrainNode_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DrainNodeRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(NetClassServiceServer).DrainNode(m, &grpc.GenericServerStream[DrainNodeRequest, DrainNodeResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type NetClassService_DrainNodeServer = grpc.ServerStreamingServer[DrainNodeResponse]
+
+func _NetClassService_UndrainNode_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(UndrainNodeRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(NetClassServiceServer).UndrainNode(m, &grpc.GenericServerStream[UndrainNodeRequest, UndrainNodeResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type NetClassService_UndrainNodeServer = grpc.ServerStreamingServer[UndrainNodeResponse]
+
 // NetClassService_ServiceDesc is the grpc.ServiceDesc for NetClassService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -630,6 +716,16 @@ var NetClassService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _NetClassService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "DrainNode",
+			Handler:       _NetClassService_DrainNode_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "UndrainNode",
+			Handler:       _NetClassService_UndrainNode_Handler,
 			ServerStreams: true,
 		},
 	},

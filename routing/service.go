@@ -1,0 +1,17 @@
+package routing
+
+import "net/netip"
+
+// Service is a Kubernetes Service of type LoadBalancer, as far as its addresses
+// are to be announced.
+type Service struct {
+	Name      string            // namespace/name
+	Class     string            // loadBalancerClass; empty: none
+	Labels    map[string]string // those that some selector asks for
+	Addresses []netip.Addr      // status.loadBalancer.ingress, sorted
+	// Local is externalTrafficPolicy: Local: only a node with a ready endpoint of
+	// its own may take its packets.
+	Local bool
+	// Nodes are those that have a ready endpoint, by name. With Local only.
+	Nodes []string
+}
