@@ -143,6 +143,9 @@ type Peering struct {
 	// before: until end-of-RIB, or until its restart time is over.
 	Synced bool
 	Held   bool // the session is down, its paths still count
+	// RouterID is the peer's BGP identifier; zero while the session is not
+	// Established.
+	RouterID netip.Addr
 	// Why is for people: why there are no paths that count; empty where the peer
 	// has not announced any.
 	Why string

@@ -2,7 +2,8 @@ package routing
 
 import "slices"
 
-// What a configuration lays claim to in the kernel, and what it reads of nodes.
+// What a configuration lays claim to in the kernel, what it reads of nodes, and
+// what a drain can take out of it.
 
 // Owns returns what the configuration makes ours, beside what is ours already.
 func (c *Config) Owns(own Ownership) Ownership {
@@ -80,4 +81,48 @@ func (c *Config) Annotations() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// DrainLinks returns the links that a drain of the named classes takes out, sorted,
+// of no names those of all: a link can be drained where it carries class paths, a
+// default, the mesh or a session with a router. Unknown are the names that no
+// class has, or one whose link carries none of that.
+func (c *Config) DrainLinks(classes []string) (links, unknown []string) {
+	all := c.drainable()
+	if len(classes) == 0 {
+		return all, nil
+	}
+	for _, name := range classes {
+		at := slices.IndexFunc(c.Classes, func(k Class) bool { return k.Name == name })
+		if at < 0 || !slices.Contains(all, c.Classes[at].Link) {
+			unknown = append(unknown, name)
+		} else {
+			links = append(links, c.Classes[at].Link)
+		}
+	}
+	slices.Sort(links)
+	return slices.Compact(links), unknown
+}
+
+// drainable returns the links that carry something a drain can take out, sorted.
+func (c *Config) drainable() []string {
+	var links []string
+	for i := range c.Tables {
+		if p := c.Tables[i].Routes.Peers; p != nil {
+			links = append(links, p.Link)
+		}
+		if d := c.Tables[i].Routes.Default; d != nil {
+			links = append(links, d.Link)
+		}
+	}
+	if c.BGP != nil {
+		if c.BGP.Mesh != nil {
+			links = append(links, c.BGP.Mesh.Link)
+		}
+		for i := range c.BGP.Upstreams {
+			links = append(links, c.BGP.Upstreams[i].Link)
+		}
+	}
+	slices.Sort(links)
+	return slices.Compact(links)
 }

@@ -81,7 +81,8 @@ func (t RouteType) Reject() bool {
 // Metrics, distinct by source: two routes of one prefix and one metric would
 // replace each other.
 const (
-	MetricPath     uint32 = 10 // class path, connected, own and default
+	MetricPath     uint32 = 10  // class path, connected, own and default
+	MetricImport   uint32 = 500 // a network learned from a router
 	MetricFallback uint32 = 2000
 	MetricFence    uint32 = 4000
 	MetricHold     uint32 = 5000 // unreachable default that keeps a place
