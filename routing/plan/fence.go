@@ -7,14 +7,15 @@ import (
 	"netclass.dev/routing"
 )
 
-// fence plans the fence of a table in one family: the cluster's prefix sets and
-// the networks of every class link. It returns why a default would not be safe
-// behind it, "" when it is.
+// fence plans the fence of a table in one family: the cluster's prefix sets, the
+// networks of every class link without a gateway, and those that the table lists
+// as connected: while their link is down they are not to be looked for at the
+// router. It returns why a default would not be safe behind it, "" when it is.
 func (m *maker) fence(t *routing.Table, f routing.Family, wait func(what, why string)) (unsafe string) {
 	if t.Fence == nil {
 		return ""
 	}
-	for _, dst := range m.fenced(t.Fence, f, true) {
+	for _, dst := range m.fenced(t.Fence, f, t.Routes.Connected...) {
 		if !m.add(routing.Route{Table: t.ID, Dst: dst, Metric: routing.MetricFence, Type: routing.Unreachable}) {
 			unsafe = "the fence of " + dst.String() + " cannot be installed"
 			wait("fence "+dst.String(), "another route has its place")
@@ -63,8 +64,8 @@ func (m *maker) numbered(name string, f routing.Family) bool {
 }
 
 // fenced returns the prefixes of the named networks and of the class links of
-// one family, each once. Links with a gateway are left out unless all is set.
-func (m *maker) fenced(names []string, f routing.Family, all bool) []netip.Prefix {
+// one family, each once. Of links with a gateway those that are listed count.
+func (m *maker) fenced(names []string, f routing.Family, links ...string) []netip.Prefix {
 	var ps []netip.Prefix
 	add := func(from []netip.Prefix) {
 		for _, p := range from {
@@ -77,7 +78,7 @@ func (m *maker) fenced(names []string, f routing.Family, all bool) []netip.Prefi
 		add(m.cfg.Network(name))
 	}
 	for i := range m.cfg.Classes {
-		if link := m.cfg.Classes[i].Link; all || m.gatewayless(link) {
+		if link := m.cfg.Classes[i].Link; m.gatewayless(link) || slices.Contains(links, link) {
 			add(m.networks[link])
 		}
 	}
@@ -99,7 +100,7 @@ func (m *maker) leftDefaults() {
 		if r.Type != routing.Unicast || r.Dst.Bits() > 0 || m.configured(r.Table) {
 			return
 		}
-		for _, dst := range m.fenced(names, r.Family(), false) {
+		for _, dst := range m.fenced(names, r.Family()) {
 			fence, ok := m.installed(keyOf(&routing.Route{Table: r.Table, Dst: dst, Metric: routing.MetricFence}))
 			if !ok || fence.Type != routing.Unreachable {
 				m.plan.Unsafe = append(m.plan.Unsafe, r.Key())
@@ -130,7 +131,7 @@ func (m *maker) guard() {
 		}
 	}
 	for _, f := range routing.Families {
-		for _, dst := range m.fenced(names, f, false) {
+		for _, dst := range m.fenced(names, f) {
 			if net, wide := m.tooWide(dst); wide {
 				m.condition("guard/"+dst.String(), "GuardTooWide",
 					"%s is not guarded: it is wider than the connected network %s, and would cut off what lies beside it; name %s instead", dst, net, net)

@@ -116,7 +116,13 @@ func TestSourceAlone(t *testing.T) {
 		{"fence", func(t *routing.Table, w *world) {
 			t.Fence = []string{"services"}
 		}, `
-			unreachable 10.40.0.0/24 table 47 metric 4000
+			unreachable 10.46.0.0/24 table 47 metric 4000
+			unreachable 10.48.0.0/24 table 47 metric 4000
+			unreachable 10.96.0.0/16 table 47 metric 4000`},
+		{"fence, a link with a gateway that is connected", func(t *routing.Table, w *world) {
+			t.Fence, t.Routes.Connected = []string{"services"}, []string{"ingress0"}
+			w.link("ingress0").Up = false
+		}, `
 			unreachable 10.46.0.0/24 table 47 metric 4000
 			unreachable 10.47.0.0/24 table 47 metric 4000
 			unreachable 10.48.0.0/24 table 47 metric 4000
