@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -24,6 +25,11 @@ func Main() error {
 	if err := syscall.Fstat(socketFd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
 		return errors.New("the speaker is started by netclassd, not by hand")
 	}
+	// What stops a container or a unit tells every process in it. The daemon
+	// decides how we end: one that is still at it would start another of us, whose
+	// sessions come up only to be cut off, and peers drop what they kept for us
+	// when a restart is not finished (RFC 4724 §4.2). exec keeps this.
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	if err := dropPrivileges(); err != nil {
 		return fmt.Errorf("drop privileges: %w", err)
 	}

@@ -146,6 +146,23 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// What ends every process of a container or a unit leaves the process to its
+// daemon.
+func TestToldToEnd(t *testing.T) {
+	need.Root(t)
+	s := started(t, Config{}, loopback(18185))
+	pid := s.Status().PID
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		if err := syscall.Kill(pid, signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	if st := s.Status(); st.PID != pid || st.Restarts != 0 {
+		t.Errorf("it has ended: %+v", st)
+	}
+}
+
 // The process ends with its daemon, and the next daemon's can listen at once.
 func TestDaemonKilled(t *testing.T) {
 	need.Root(t)
