@@ -378,6 +378,8 @@ const (
 	RouteKind_ROUTE_KIND_FENCE RouteKind = 7
 	// Stops cluster prefixes from leaving main by a default or summary route.
 	RouteKind_ROUTE_KIND_GUARD RouteKind = 8
+	// A network that a router announced, and that is imported.
+	RouteKind_ROUTE_KIND_IMPORT RouteKind = 9
 )
 
 // Enum value maps for RouteKind.
@@ -392,6 +394,7 @@ var (
 		6: "ROUTE_KIND_DEFAULT_HOLD",
 		7: "ROUTE_KIND_FENCE",
 		8: "ROUTE_KIND_GUARD",
+		9: "ROUTE_KIND_IMPORT",
 	}
 	RouteKind_value = map[string]int32{
 		"ROUTE_KIND_UNSPECIFIED":  0,
@@ -403,6 +406,7 @@ var (
 		"ROUTE_KIND_DEFAULT_HOLD": 6,
 		"ROUTE_KIND_FENCE":        7,
 		"ROUTE_KIND_GUARD":        8,
+		"ROUTE_KIND_IMPORT":       9,
 	}
 )
 
@@ -1690,7 +1694,9 @@ type Status struct {
 	// Whether a router can come to carry cluster traffic; absent: not looked at.
 	Router *RouterProof `protobuf:"bytes,14,opt,name=router,proto3" json:"router,omitempty"`
 	// How the drain of this node stands; absent: there is none.
-	Drain         *Drain `protobuf:"bytes,15,opt,name=drain,proto3" json:"drain,omitempty"`
+	Drain *Drain `protobuf:"bytes,15,opt,name=drain,proto3" json:"drain,omitempty"`
+	// The other nodes that are drained or being drained, by name. Bounded.
+	DrainedNodes  []string `protobuf:"bytes,16,rep,name=drained_nodes,json=drainedNodes,proto3" json:"drained_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1826,6 +1832,13 @@ func (x *Status) GetRouter() *RouterProof {
 func (x *Status) GetDrain() *Drain {
 	if x != nil {
 		return x.Drain
+	}
+	return nil
+}
+
+func (x *Status) GetDrainedNodes() []string {
+	if x != nil {
+		return x.DrainedNodes
 	}
 	return nil
 }
@@ -4763,7 +4776,10 @@ func (x *ReloadRequest) GetValidateOnly() bool {
 type ReloadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file that was read.
-	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// What is usable and yet hardly meant so, for people, with file, line and
+	// column: "/etc/netclassd/config.yaml:12:9: …". Bounded.
+	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4803,6 +4819,13 @@ func (x *ReloadResponse) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *ReloadResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // Answer is what was said of one packet.
@@ -6387,7 +6410,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\brestarts\x18\x04 \x01(\x04R\brestarts\x12\x1b\n" +
 	"\tlast_exit\x18\x05 \x01(\tR\blastExit\x12\x16\n" +
-	"\x06errors\x18\x06 \x03(\tR\x06errors\"\x89\x05\n" +
+	"\x06errors\x18\x06 \x03(\tR\x06errors\"\xae\x05\n" +
 	"\x06Status\x12+\n" +
 	"\x06daemon\x18\x01 \x01(\v2\x13.netclass.v1.DaemonR\x06daemon\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.netclass.v1.ConfigStatusR\x06config\x12:\n" +
@@ -6406,7 +6429,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"conditions\x18\r \x03(\v2\x16.netclass.v1.ConditionR\n" +
 	"conditions\x120\n" +
 	"\x06router\x18\x0e \x01(\v2\x18.netclass.v1.RouterProofR\x06router\x12(\n" +
-	"\x05drain\x18\x0f \x01(\v2\x12.netclass.v1.DrainR\x05drain\"\x12\n" +
+	"\x05drain\x18\x0f \x01(\v2\x12.netclass.v1.DrainR\x05drain\x12#\n" +
+	"\rdrained_nodes\x18\x10 \x03(\tR\fdrainedNodes\"\x12\n" +
 	"\x10GetStatusRequest\"@\n" +
 	"\x11GetStatusResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.netclass.v1.StatusR\x06status\"-\n" +
@@ -6646,9 +6670,10 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x06synced\x18\x05 \x01(\v2\x13.netclass.v1.SyncedH\x00R\x06syncedB\a\n" +
 	"\x05event\"4\n" +
 	"\rReloadRequest\x12#\n" +
-	"\rvalidate_only\x18\x01 \x01(\bR\fvalidateOnly\"$\n" +
+	"\rvalidate_only\x18\x01 \x01(\bR\fvalidateOnly\"@\n" +
 	"\x0eReloadResponse\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"\xee\x01\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\xee\x01\n" +
 	"\x06Answer\x12.\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x14.netclass.v1.OutcomeR\aoutcome\x12\x12\n" +
 	"\x04link\x18\x02 \x01(\tR\x04link\x12\x19\n" +
@@ -6817,7 +6842,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x14ROUTE_TYPE_BLACKHOLE\x10\x04\x12\x17\n" +
 	"\x13ROUTE_TYPE_PROHIBIT\x10\x05\x12\x14\n" +
 	"\x10ROUTE_TYPE_THROW\x10\x06\x12\x14\n" +
-	"\x10ROUTE_TYPE_OTHER\x10\a*\xea\x01\n" +
+	"\x10ROUTE_TYPE_OTHER\x10\a*\x81\x02\n" +
 	"\tRouteKind\x12\x1a\n" +
 	"\x16ROUTE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ROUTE_KIND_CONNECTED\x10\x01\x12\x12\n" +
@@ -6827,7 +6852,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x12ROUTE_KIND_DEFAULT\x10\x05\x12\x1b\n" +
 	"\x17ROUTE_KIND_DEFAULT_HOLD\x10\x06\x12\x14\n" +
 	"\x10ROUTE_KIND_FENCE\x10\a\x12\x14\n" +
-	"\x10ROUTE_KIND_GUARD\x10\b*\xd5\x01\n" +
+	"\x10ROUTE_KIND_GUARD\x10\b\x12\x15\n" +
+	"\x11ROUTE_KIND_IMPORT\x10\t*\xd5\x01\n" +
 	"\n" +
 	"RuleAction\x12\x1b\n" +
 	"\x17RULE_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
