@@ -168,7 +168,13 @@ func SeedConfig() (string, error) {
 	if !kubernetesLine.Match(b) {
 		return "", errors.New("read the seed's configuration: it has no kubernetes line to replace")
 	}
-	return string(kubernetesLine.ReplaceAll(b, []byte("${1}nodesFile: nodes.yaml"))), nil
+	return WithNodesFile(string(b)), nil
+}
+
+// WithNodesFile returns a configuration with a nodes file in the place of the
+// Kubernetes API.
+func WithNodesFile(config string) string {
+	return kubernetesLine.ReplaceAllString(config, "${1}nodesFile: nodes.yaml")
 }
 
 // NodesFile returns the nodes file of the lab's nodes, or of some of them, as
