@@ -39,7 +39,8 @@ var arrows = map[string][]string{
 	"client/cli":                  {"client", "proto/netclass/v1", "version"},
 	"version":                     {},
 	"cmd/netclassctl":             {"client", "client/cli", "proto/netclass/v1", "version"},
-	"cmd/netclassd":               {"routing", "routing/...", "server", "version"},
+	"cmd/netclassd":               {"cmd/netclassd/commands", "routing", "routing/...", "server", "version"},
+	"cmd/netclassd/commands":      {"version"},
 }
 
 // only says which rooms may import a library that has one job.
@@ -51,7 +52,7 @@ var only = map[string][]string{
 	"github.com/goccy/go-yaml":        {"routing/internal/strictyaml"},
 	"github.com/fsnotify/fsnotify":    {"routing/internal/watchfile"},
 	"google.golang.org/grpc":          {"server", "client", "client/cli", "proto/netclass/v1", "cmd/netclassctl"},
-	"github.com/spf13/cobra":          {"cmd/netclassd", "cmd/netclassctl", "client/cli"},
+	"github.com/spf13/cobra":          {"cmd/netclassd/commands", "cmd/netclassd", "cmd/netclassctl", "client/cli", "packaging/man"},
 	"github.com/cilium/ebpf":          {},
 	"k8s.io":                          {"routing/inventory"},
 }

@@ -26,40 +26,6 @@ var protocolNames = map[string]routing.Protocol{
 	"bgp": 186, "isis": 187, "ospf": 188, "rip": 189, "eigrp": 192,
 }
 
-func adoptCommand(f *flags) *cobra.Command {
-	var protocol, table string
-	var dry bool
-	c := &cobra.Command{
-		Use:   "adopt --protocol NAME --table NAME",
-		Short: "Take over the routes that another daemon has in a table of ours",
-		Long: `adopt shows what becomes of each route of another protocol in a table of ours,
-and has the next start of netclassd take them over: what is planned is in
-before the other's route goes, or takes its place in one step, and nothing is
-removed before the nodes are known. It is done once: routes that come back
-afterwards are the other's again.
-
-To replace BIRD:
-
-    netclassd adopt --protocol bird --table pods --dry-run
-    netclassd adopt --protocol bird --table pods
-    systemctl start netclassd
-    systemctl stop bird
-
-BIRD may be ended first if its routes stay: by "birdc graceful restart" or by
-SIGKILL, not by a plain stop. Until BIRD has ended it has the sessions, and
-peers know this node from it. Nodes that still run BIRD by hand lose their
-routes to this one while the sessions change hands, unless both sides have
-"graceful restart" configured: change those nodes over one after the other at a
-quiet time.`,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return adopt(cmd, f, protocol, table, dry) },
-	}
-	c.Flags().StringVar(&protocol, "protocol", "", "whose routes: the protocol's `NAME` or number, as ip route shows it")
-	c.Flags().StringVar(&table, "table", "", "in which table: its `NAME` in the configuration, or its number")
-	c.Flags().BoolVar(&dry, "dry-run", false, "only show what would become of them")
-	return c
-}
-
 func adopt(cmd *cobra.Command, f *flags, protocol, table string, dry bool) error {
 	config, err := load(f.config)
 	if err != nil {

@@ -14,20 +14,6 @@ import (
 	"netclass.dev/routing/inventory"
 )
 
-func checkCommand(f *flags) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE",
-		Short: "Check a configuration without using it",
-		Long: `check reads a configuration, and the nodes file that it names, and prints every
-fault at once, each with its line and column, and what of the one hardly fits
-the other. With --node it looks at that node's needs too. It needs no
-privileges and changes nothing. Exit codes: 0 usable (there may be warnings),
-78 not usable.`,
-		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return check(cmd, args[0], f.node) },
-	}
-}
-
 func check(cmd *cobra.Command, file, node string) error {
 	// The daemon waits for a file that is not there yet; somebody who asks for
 	// one by name wants to know.

@@ -22,12 +22,11 @@ func checked(t *testing.T, config, nodes, node string) (string, error) {
 			}
 		}
 	}
-	cmd := checkCommand(&flags{node: node})
+	cmd := command()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{file})
+	cmd.SetArgs([]string{"check", file, "--node", node})
 	err := cmd.Execute()
 	return strings.ReplaceAll(out.String(), dir+"/", ""), err
 }

@@ -20,19 +20,6 @@ import (
 // flushTime bounds a flush; 50,000 routes take well under a second.
 const flushTime = time.Minute
 
-func flushCommand(f *flags) *cobra.Command {
-	return &cobra.Command{
-		Use:   "flush",
-		Short: "Take everything of netclassd's out of the kernel",
-		Long: `flush takes every rule and route of netclassd's out of the kernel, in the order
-that never sends a packet the wrong way, also what an older configuration left
-in other tables. Traffic is unseparated afterwards: pod egress moves to main's
-default, which resets masqueraded connections. It refuses while netclassd runs.`,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return flush(cmd, f) },
-	}
-}
-
 func flush(cmd *cobra.Command, f *flags) error {
 	// The daemon's lock: a running one would put everything back.
 	lock, err := server.Listen(f.socket, "")

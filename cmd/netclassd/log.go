@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"netclass.dev/routing"
@@ -16,22 +18,42 @@ type logger struct {
 	level *slog.LevelVar
 }
 
-// newLog returns a log in the configured format: text for people, JSON for
-// programs, by default whichever stderr is read by.
+// newLog returns a log in the configured format. By default it is what w is read
+// by: the journal's where w leads there, text for a terminal, else JSON.
 func newLog(w io.Writer, c routing.Log) *logger {
 	l := &logger{level: new(slog.LevelVar)}
 	l.set(c)
-	opt := &slog.HandlerOptions{Level: l.level}
-	text := c.Format == "text"
-	if f, ok := w.(*os.File); ok && (c.Format == "auto" || c.Format == "") {
-		text = term.IsTerminal(int(f.Fd()))
-	}
-	if text {
-		l.Logger = slog.New(slog.NewTextHandler(w, opt))
-	} else {
-		l.Logger = slog.New(slog.NewJSONHandler(w, opt))
-	}
+	l.Logger = slog.New(handler(w, c.Format, l.level))
 	return l
+}
+
+func handler(w io.Writer, format string, level slog.Leveler) slog.Handler {
+	f, isFile := w.(*os.File)
+	auto := isFile && (format == "auto" || format == "")
+	opt := &slog.HandlerOptions{Level: level}
+	if format == "journald" || auto && leadsToJournal(f) {
+		h, err := newJournal(level)
+		if err == nil {
+			return h
+		}
+		h = slog.NewJSONHandler(w, opt)
+		slog.New(h).Warn("journal not used", "error", err)
+		return h
+	}
+	if format == "text" || auto && term.IsTerminal(int(f.Fd())) {
+		return slog.NewTextHandler(w, opt)
+	}
+	return slog.NewJSONHandler(w, opt)
+}
+
+// leadsToJournal reports whether f is what systemd has connected to its journal:
+// JOURNAL_STREAM has its device and inode numbers (systemd.exec(5)).
+func leadsToJournal(f *os.File) bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false
+	}
+	return os.Getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
 // set takes the configured level; an unknown one has been refused before.

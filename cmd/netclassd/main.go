@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"netclass.dev/version"
+	"netclass.dev/cmd/netclassd/commands"
+	"netclass.dev/routing/bgp"
 )
 
 // Exit codes beside 0 and 1. exitConfig is sysexits.h's EX_CONFIG: a service
@@ -34,6 +34,8 @@ func main() {
 	code := 1
 	if e, ok := errors.AsType[exitError](err); ok {
 		code = e.code
+	} else if _, ok := errors.AsType[commands.UsageError](err); ok {
+		code = exitUsage
 	}
 	fmt.Fprintf(os.Stderr, "netclassd: %v\n", err)
 	os.Exit(code)
@@ -44,52 +46,20 @@ type flags struct {
 	config, node, socket, stateDir string
 }
 
+func flagsOf(f commands.Flags) *flags {
+	return &flags{config: f.Config, node: f.Node, socket: f.Socket, stateDir: f.StateDir}
+}
+
 func command() *cobra.Command {
-	var f flags
-	root := &cobra.Command{
-		Use:   "netclassd",
-		Short: "Keep every class of a node's traffic on its own link",
-		Long: `netclassd owns the routing rules, routing tables and BGP sessions of a node,
-so that every class of traffic uses its own link and no cluster traffic ever
-reaches the upstream router. It runs in the foreground and logs to stderr.
-
-SIGHUP reloads the configuration; a bad one is refused and the last good one
-stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
-		Version:       version.String(),
-		Args:          usage(cobra.NoArgs),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          func(*cobra.Command, []string) error { return run(f) },
-	}
-	p := root.PersistentFlags()
-	p.StringVar(&f.config, "config", "/etc/netclassd/config.yaml", "the configuration `FILE`; a missing one is waited for")
-	p.StringVar(&f.socket, "socket", "/run/netclassd/netclassd.sock", "the `PATH` of the socket that netclassctl talks to")
-	p.StringVar(&f.stateDir, "state-dir", "/var/lib/netclassd", "the `DIR` for what must not be forgotten")
-	p.StringVar(&f.node, "node", "", "this node's `NAME` (default: the configuration's, $NODE_NAME, then the lower-case hostname)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, exitUsage} })
-	root.AddCommand(checkCommand(&f), flushCommand(&f), adoptCommand(&f), speakerCommand(), versionCommand())
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
-	return root
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Show the version",
-		Args:  usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "netclassd %s\n", version.String())
-			return err
+	return commands.New(commands.Actions{
+		Run: func(f commands.Flags) error { return run(*flagsOf(f)) },
+		Check: func(cmd *cobra.Command, f commands.Flags, file string) error {
+			return check(cmd, file, f.Node)
 		},
-	}
-}
-
-// usage makes the error of an argument check a usage error.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return exitError{err, exitUsage}
-		}
-		return nil
-	}
+		Flush: func(cmd *cobra.Command, f commands.Flags) error { return flush(cmd, flagsOf(f)) },
+		Adopt: func(cmd *cobra.Command, f commands.Flags, a commands.Adoption) error {
+			return adopt(cmd, flagsOf(f), a.Protocol, a.Table, a.DryRun)
+		},
+		Speaker: bgp.Main,
+	})
 }

@@ -54,6 +54,7 @@ func run(f flags) error {
 	defer k.Close()
 
 	d := &daemon{flags: f, log: log, ctx: ctx}
+	d.notifier.init(log.Logger, d.State)
 	sp := speaker.New(speaker.Config{Notify: func() { d.engine.Look() }, Log: log.Logger})
 	clock, err := alarm.New(func() { d.engine.Look() })
 	if err != nil {
@@ -64,6 +65,7 @@ func run(f flags) error {
 	d.engine = engine.New(engine.Options{
 		Kernel: k, Speaker: sp, Oracle: k, Inventory: d.inventory, Node: f.nodeName,
 		StateDir: f.stateDir, Version: version.String(), Log: log.Logger, Meddler: k.Meddler,
+		Passed: d.notifier.passed,
 		Alarm: func(wait time.Duration) {
 			if err := clock.In(wait); err != nil {
 				log.Error("alarm not set", "error", err)
@@ -93,6 +95,7 @@ func run(f flags) error {
 		tasks.Wait()
 		return errors.Join(fmt.Errorf("serve: %w", served), d.engine.Stop(routing.ExitKeep))
 	}
+	d.notifier.stopping("ending")
 	tasks.Wait()
 	policy, why := d.policy()
 	log.Info("stopping", "onExit", string(policy), "reason", why)
@@ -134,9 +137,10 @@ func (f flags) nodeName(c *routing.Config) string {
 // daemon holds what outlives one configuration.
 type daemon struct {
 	flags
-	ctx    context.Context // of the process
-	log    *logger
-	engine *engine.Engine
+	ctx      context.Context // of the process
+	log      *logger
+	engine   *engine.Engine
+	notifier notifier
 
 	reloading sync.Mutex // one reload at a time
 	nodes     atomic.Pointer[nodes]
@@ -164,6 +168,10 @@ func (d *daemon) Verify(ctx context.Context, all bool) (*routing.Verification, e
 func (d *daemon) Reload(_ context.Context, validateOnly bool) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
+	if !validateOnly {
+		d.notifier.reloading()
+		defer d.notifier.reloaded()
+	}
 	config, err := load(d.config)
 	if inForce := d.exit.Load(); err == nil && config.Idle() && inForce != nil && !inForce.Idle() {
 		// Most likely somebody has lost it, or is just writing it.
@@ -188,6 +196,7 @@ func (d *daemon) use(c *routing.Config) {
 	d.log.set(c.Log)
 	d.exit.Store(c)
 	d.follow(c)
+	d.nameTables(c)
 	status := routing.ConfigStatus{Path: d.config}
 	if !c.Idle() || why(d.config) == asksForNothing {
 		status.LoadedAt = time.Now()

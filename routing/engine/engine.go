@@ -60,6 +60,10 @@ type Options struct {
 	// for long waits, for which a timer of Go wakes an idle process dozens of
 	// times. Nil: timers of Go do.
 	Alarm func(time.Duration)
+	// Passed is called by the loop after every pass, for who watches that it goes
+	// on, and returns how long the next may be away at most; 0: any time. It must
+	// not block.
+	Passed func() (within time.Duration)
 }
 
 // Engine runs passes. All its fields but the marks and the published state
@@ -196,6 +200,11 @@ func (e *Engine) Run(ctx context.Context) {
 			}
 		}
 		next := e.pass(ctx)
+		if e.opt.Passed != nil && ctx.Err() == nil {
+			if within := e.opt.Passed(); within > 0 {
+				next = min(next, within)
+			}
+		}
 		if e.opt.Alarm != nil && next >= longWait {
 			timer.Stop()
 			e.opt.Alarm(next)
