@@ -119,4 +119,6 @@ type SpeakerStatus struct {
 	Restarts uint64
 	LastExit string
 	Errors   []string // what it cannot do at the moment: "listen 10.48.0.1:179: address already in use by bird (pid 812)"
+	// Confirmed says that it runs and has carried out the newest order.
+	Confirmed bool
 }

@@ -64,6 +64,9 @@ type Options struct {
 	// on, and returns how long the next may be away at most; 0: any time. It must
 	// not block.
 	Passed func() (within time.Duration)
+	// Unready says of each URL that upstreams wait for why it does not answer well;
+	// empty: it does. Nil: none has been asked.
+	Unready func() map[string]string
 }
 
 // Engine runs passes. All its fields but the marks and the published state
@@ -78,6 +81,7 @@ type Engine struct {
 	deaf   atomic.Pointer[string] // why the kernel cannot be watched; nil: it is
 	config atomic.Pointer[configuration]
 	shown  atomic.Pointer[published]
+	drain  atomic.Pointer[drain]
 
 	kernel     *routing.Kernel // the last confirmed picture; nil: none
 	dumpedAt   time.Time
@@ -88,6 +92,7 @@ type Engine struct {
 	sessions   sessions
 	speaking   *routing.Speak // the newest order
 	spoke      bool           // an order has been given
+	draining   *drain         // of this pass
 	failures   int            // passes in a row that had one
 	conditions conditions
 	fights     fights
@@ -116,6 +121,7 @@ func New(opt Options) *Engine {
 	e.conditions.quiet = e.started.Add(conditionQuiet)
 	e.verifier.init(opt.Oracle)
 	e.config.Store(&configuration{})
+	e.drain.Store(&drain{})
 	e.shown.Store(&published{state: &routing.State{
 		Version: opt.Version, Started: e.started, Now: e.started,
 		Health: routing.IdleState, Plan: &routing.Plan{}, Kernel: &routing.Kernel{},

@@ -225,7 +225,7 @@ func (s *fakeSpeaker) Set(ctx context.Context, want *routing.Speak) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.orders = append(s.orders, want)
-	s.status.Wanted, s.status.PID = want != nil, 7
+	s.status.Wanted, s.status.PID, s.status.Confirmed = want != nil, 7, !hung
 	old := make(map[routing.SessionKey]routing.Session, len(s.sessions))
 	for _, o := range s.sessions {
 		old[o.Key] = o
@@ -275,6 +275,13 @@ func (s *fakeSpeaker) change(key routing.SessionKey, f func(*routing.Session)) {
 	}
 	s.mu.Unlock()
 	s.notify()
+}
+
+// hang has it confirm nothing, or everything so far and from now on.
+func (s *fakeSpeaker) hang(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hung, s.status.Confirmed = yes, !yes
 }
 
 // die is the end of the speaker process.

@@ -36,6 +36,7 @@ type ledgerDocument struct {
 	Priorities []uint32                  `json:"priorities"`
 	Links      map[string][]netip.Prefix `json:"links"`
 	Holders    map[netip.Prefix]string   `json:"holders,omitempty"`
+	Drained    []string                  `json:"drained,omitempty"`
 	Adopted    []adoptionDocument        `json:"adopted,omitempty"`
 }
 
@@ -78,7 +79,7 @@ func LoadLedger(dir string) (routing.Ledger, error) {
 		}
 		l.Adopted = append(l.Adopted, routing.Adoption{Protocol: routing.Protocol(a.Protocol), Table: a.Table})
 	}
-	l.Tables, l.Priorities, l.Links, l.Holders = doc.Tables, doc.Priorities, doc.Links, doc.Holders
+	l.Tables, l.Priorities, l.Links, l.Holders, l.Drained = doc.Tables, doc.Priorities, doc.Links, doc.Holders, doc.Drained
 	return l, nil
 }
 
@@ -108,7 +109,7 @@ func (e *Engine) saveLedger(l routing.Ledger) error {
 }
 
 func writeLedger(dir string, l routing.Ledger) error {
-	doc := ledgerDocument{Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links, Holders: l.Holders}
+	doc := ledgerDocument{Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links, Holders: l.Holders, Drained: l.Drained}
 	for _, p := range l.Protocols {
 		doc.Protocols = append(doc.Protocols, uint32(p))
 	}
@@ -156,5 +157,5 @@ func replaceFile(path string, data []byte) (err error) {
 func sameLedger(a, b routing.Ledger) bool {
 	return slices.Equal(a.Protocols, b.Protocols) && slices.Equal(a.Tables, b.Tables) && slices.Equal(a.Priorities, b.Priorities) &&
 		maps.EqualFunc(a.Links, b.Links, slices.Equal) && maps.Equal(a.Holders, b.Holders) &&
-		slices.Equal(a.Adopted, b.Adopted)
+		slices.Equal(a.Drained, b.Drained) && slices.Equal(a.Adopted, b.Adopted)
 }

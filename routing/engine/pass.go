@@ -20,6 +20,7 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 	e.stats.Passes++
 	e.stats.At = start
 	e.conditions.begin(start)
+	e.draining = e.drain.Load()
 	defer func() { e.stats.Took = time.Since(start) }()
 
 	if cfg == nil || cfg.Idle() {
@@ -100,6 +101,9 @@ func (e *Engine) retry(cfg *routing.Config) time.Duration {
 	}
 	if wait := e.firstOrderWaits(cfg); wait > 0 {
 		next = min(next, wait)
+	}
+	if e.draining.status != nil && e.unconfirmed() {
+		next = min(next, confirmGap)
 	}
 	if wait := time.Until(e.conditions.quiet); wait > 0 && !e.inventory.Synced {
 		next = min(next, wait)
@@ -183,7 +187,15 @@ func (e *Engine) inputs(ctx context.Context, conf *configuration) *routing.Input
 		Config: conf.config, Node: node,
 		Inventory: e.inventory, Kernel: e.kernel, Peerings: peerings,
 		Ledger: &e.ledger.Ledger, Passwords: conf.passwords, Speaking: e.speaking,
+		Draining: e.draining.order, Unready: e.unready(),
 	}
+}
+
+func (e *Engine) unready() map[string]string {
+	if e.opt.Unready == nil {
+		return nil
+	}
+	return e.opt.Unready()
 }
 
 // withdraw takes back at once what is no longer to be announced, before any
@@ -297,7 +309,7 @@ func (e *Engine) remember(p *routing.Plan) {
 	}
 	if err := e.saveLedger(routing.Ledger{
 		Protocols: p.Own.Protocols, Tables: p.Own.Tables, Priorities: p.Own.Priorities, Links: p.Links, Holders: p.Holders,
-		Adopted: e.unfinished(p),
+		Drained: rememberedDrains(e.config.Load().config, p), Adopted: e.unfinished(p),
 	}); err != nil {
 		e.conditions.add("state", "NotSaved", err.Error())
 	}

@@ -64,7 +64,7 @@ func newSession(n routing.Neighbor, now time.Time) *session {
 }
 
 // holdTime is how long what the session said may outlive it, as far as we are
-// concerned. Nothing is built on what routers say.
+// concerned. What routers say does not.
 func (s *session) holdTime() time.Duration {
 	if s.neighbor.Upstream {
 		return 0
@@ -122,10 +122,13 @@ func (ss *sessions) update(ctx context.Context, now time.Time, reported []routin
 			s.drop()
 		}
 		ss.attend(ctx, s)
-		if s.neighbor.Upstream {
-			continue
+		if s.neighbor.Upstream && s.neighbor.MaxPrefixes == 0 {
+			continue // nothing may come from it
 		}
 		p := routing.Peering{Key: key, Paths: s.paths, Synced: s.synced, Held: s.held, Why: s.why()}
+		if s.up {
+			p.RouterID = s.lastSeen.RouterID
+		}
 		if s.silent {
 			p.Paths, p.Synced = nil, true
 		}

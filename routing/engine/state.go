@@ -94,7 +94,7 @@ func (e *Engine) newState(conf *configuration) *routing.State {
 	}
 	return &routing.State{
 		Version: e.opt.Version, Node: e.nodeName(conf), Now: time.Now(), Started: e.started,
-		Config: conf.status, Speaker: speaker,
+		Config: conf.status, Speaker: speaker, Drain: e.draining.status,
 	}
 }
 
@@ -162,6 +162,10 @@ func health(s *routing.State) routing.Health {
 		case routing.Shared:
 			if worst == routing.Ready {
 				worst = routing.Shared
+			}
+		case routing.Drained:
+			if worst != routing.Waiting {
+				worst = routing.Drained
 			}
 		}
 	}

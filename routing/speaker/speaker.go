@@ -155,6 +155,7 @@ func (s *Speaker) Status() routing.SpeakerStatus {
 	s.mu.Lock()
 	st := s.status
 	st.Errors = slices.Clone(s.errors)
+	st.Confirmed = s.child != nil && s.acked >= s.seq
 	s.mu.Unlock()
 	return st
 }
