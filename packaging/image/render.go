@@ -1,0 +1,18 @@
+package main
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// render returns the objects that a folder's kustomization makes, as
+// `kubectl kustomize` does.
+func render(folder string) ([]byte, error) {
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", folder, err)
+	}
+	return objects.AsYaml()
+}
