@@ -84,10 +84,10 @@ func (c *Client) Class(ctx context.Context, name string) (*pb.Class, error) {
 }
 
 // Reload makes the daemon read its configuration, or only check it, and returns
-// the file's path. Violations lists the faults of a refused one.
-func (c *Client) Reload(ctx context.Context, validateOnly bool) (path string, err error) {
-	resp, err := call(ctx, c, c.api.Reload, &pb.ReloadRequest{ValidateOnly: validateOnly})
-	return resp.GetPath(), err
+// the file's path with what it warns of. Violations lists the faults of a refused
+// one.
+func (c *Client) Reload(ctx context.Context, validateOnly bool) (*pb.ReloadResponse, error) {
+	return call(ctx, c, c.api.Reload, &pb.ReloadRequest{ValidateOnly: validateOnly})
 }
 
 // Explain says where a packet goes, once for each family that is left open.

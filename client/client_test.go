@@ -48,8 +48,8 @@ func TestIteratorsGoThroughAllPages(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	source := servertest.NewSource(servertest.Healthy())
-	source.OnReload = func(context.Context, bool) error {
-		return &routing.Invalid{Problems: []routing.Problem{{File: "f", Line: 1, Column: 2, Message: "m"}}}
+	source.OnReload = func(context.Context, bool) ([]routing.Problem, error) {
+		return nil, &routing.Invalid{Problems: []routing.Problem{{File: "f", Line: 1, Column: 2, Message: "m"}}}
 	}
 	c := connect(t, servertest.Start(t, source))
 	_, err := c.Class(t.Context(), "nope")

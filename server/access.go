@@ -21,7 +21,11 @@ type access struct{ readers, admins string }
 
 // changes lists the methods that change something. Every other method reads:
 // also health and reflection.
-var changes = map[string]bool{pb.NetClassService_Reload_FullMethodName: true}
+var changes = map[string]bool{
+	pb.NetClassService_Reload_FullMethodName:      true,
+	pb.NetClassService_DrainNode_FullMethodName:   true,
+	pb.NetClassService_UndrainNode_FullMethodName: true,
+}
 
 // check returns nil, or a PermissionDenied that says which group is missing.
 // Groups are looked up at each call, so that one made later counts at once.
@@ -89,8 +93,7 @@ func (s *Server) guarded(ctx context.Context, method string, call func() error) 
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			s.log.Error("call panicked", slog.String("method", method), slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
-			err = status.Error(codes.Internal, "the call failed inside netclassd; see its log")
+			err = s.panicked(method, r)
 		}
 		code := status.Code(err)
 		level := slog.LevelDebug
@@ -104,4 +107,10 @@ func (s *Server) guarded(ctx context.Context, method string, call func() error) 
 		return err
 	}
 	return call()
+}
+
+// panicked logs a panic and returns the error of the call that it ended.
+func (s *Server) panicked(method string, r any) error {
+	s.log.Error("call panicked", slog.String("method", method), slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
+	return status.Error(codes.Internal, "the call failed inside netclassd; see its log")
 }

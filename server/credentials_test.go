@@ -75,6 +75,13 @@ func callAll(socket string) map[string]answer {
 	add("watch", err)
 	_, err = a.Reload(ctx, &pb.ReloadRequest{ValidateOnly: true})
 	add("reload", err)
+	_, err = drainAll(ctx, a, &pb.DrainNodeRequest{ValidateOnly: true})
+	add("drain", err)
+	undrain, err := a.UndrainNode(ctx, &pb.UndrainNodeRequest{})
+	if err == nil {
+		_, err = undrain.Recv()
+	}
+	add("undrain", err)
 	return result
 }
 
@@ -99,8 +106,9 @@ func TestCredentials(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
+	source := servertest.NewSource(servertest.Healthy())
 	s := server.New(server.Config{
-		Source: servertest.NewSource(servertest.Healthy()), Readers: "adm", Admins: "staff",
+		Source: source, Drains: source, Readers: "adm", Admins: "staff",
 		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	go func() { served <- s.Serve(ctx, l) }()
@@ -158,7 +166,7 @@ func TestCredentials(t *testing.T) {
 		"root's namesake ": {syscall.Credential{Uid: 1, Gid: 1}, codes.PermissionDenied, codes.PermissionDenied},
 	} {
 		got := call(c.credential)
-		if got["status"].Code != c.read || got["watch"].Code != c.read || got["reload"].Code != c.change {
+		if got["status"].Code != c.read || got["watch"].Code != c.read || got["reload"].Code != c.change || got["drain"].Code != c.change || got["undrain"].Code != c.change {
 			t.Errorf("%s: %v", name, got)
 		}
 		if c.read == codes.PermissionDenied && !strings.Contains(got["status"].Message, `a member of the group "adm"`) {

@@ -61,6 +61,7 @@ func (v *view) node(n *routing.Node, sessions map[string]sessionCount) *pb.Node 
 	m := &pb.Node{
 		Name: n.Name, Self: n.Name == v.Node,
 		Sessions: sessions[n.Name].wanted, SessionsEstablished: sessions[n.Name].established,
+		Drain: v.drainOf(n.Name), NotReady: n.NotReady, Cordoned: n.Cordoned,
 	}
 	for _, p := range n.PodCIDRs {
 		m.PodCidrs = append(m.PodCidrs, prefix(p))

@@ -8,8 +8,13 @@ import (
 
 // Reload implements the service.
 func (s *Server) Reload(ctx context.Context, req *pb.ReloadRequest) (*pb.ReloadResponse, error) {
-	if err := s.source.Reload(ctx, req.GetValidateOnly()); err != nil {
+	found, err := s.source.Reload(ctx, req.GetValidateOnly())
+	if err != nil {
 		return nil, reloadError(err)
 	}
-	return &pb.ReloadResponse{Path: s.source.State().Config.Path}, nil
+	warnings := make([]string, len(found))
+	for i, w := range found {
+		warnings[i] = w.String()
+	}
+	return &pb.ReloadResponse{Path: s.source.State().Config.Path, Warnings: some(warnings)}, nil
 }

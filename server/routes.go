@@ -116,6 +116,8 @@ func (v *view) kind(r *routing.Route) pb.RouteKind {
 		return pb.RouteKind_ROUTE_KIND_DEFAULT_HOLD
 	case routing.MetricFallback:
 		return pb.RouteKind_ROUTE_KIND_FALLBACK
+	case routing.MetricImport:
+		return pb.RouteKind_ROUTE_KIND_IMPORT
 	}
 	switch routing.RouteStage(*r) {
 	case routing.StageGuard:

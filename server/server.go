@@ -26,9 +26,9 @@ type Source interface {
 	// Wait blocks until there is a state whose Sequence is greater than after,
 	// and returns the newest.
 	Wait(ctx context.Context, after uint64) (*routing.State, error)
-	// Reload reads the configuration anew. A *routing.Invalid lists the faults
-	// of a file that is not taken.
-	Reload(ctx context.Context, validateOnly bool) error
+	// Reload reads the configuration anew, and returns what it warns of. A
+	// *routing.Invalid lists the faults of a file that is not taken.
+	Reload(ctx context.Context, validateOnly bool) (warnings []routing.Problem, err error)
 	// Explain says where the packets of a question go, one for each family. A
 	// *routing.BadQuestion names what cannot be asked.
 	Explain(context.Context, routing.Question) ([]*routing.Explanation, error)
@@ -43,6 +43,7 @@ const (
 	reservedForRoot = 32 // of maxConnections
 	maxStreams      = 128
 	maxWatches      = 256
+	maxDrains       = 64
 	maxRequest      = 64 << 10
 	maxResponse     = 4 << 20 // what clients accept unless told otherwise
 	handshakeTime   = 5 * time.Second
@@ -53,6 +54,8 @@ const (
 // Config is what a server needs.
 type Config struct {
 	Source Source
+	// Drains is who carries out drains; nil: nobody does.
+	Drains Drainer
 	Log    *slog.Logger
 	// Readers and Admins name the groups that may read, and also change.
 	// Empty or unknown: root only.
@@ -63,12 +66,14 @@ type Config struct {
 type Server struct {
 	pb.UnimplementedNetClassServiceServer
 
-	source  Source
-	log     *slog.Logger
-	access  access
-	views   viewCache
-	watches chan struct{} // a slot for each Watch
-	stop    chan struct{} // closed: streams are to end
+	source   Source
+	drains   Drainer
+	log      *slog.Logger
+	access   access
+	views    viewCache
+	watches  chan struct{} // a slot for each Watch
+	draining chan struct{} // a slot for each caller who drains or undrains
+	stop     chan struct{} // closed: streams are to end
 }
 
 // New returns a server that is not serving yet. A Server serves once.
@@ -78,11 +83,13 @@ func New(c Config) *Server {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		source:  c.Source,
-		log:     log,
-		access:  access{readers: c.Readers, admins: c.Admins},
-		watches: make(chan struct{}, maxWatches),
-		stop:    make(chan struct{}),
+		source:   c.Source,
+		drains:   c.Drains,
+		log:      log,
+		access:   access{readers: c.Readers, admins: c.Admins},
+		watches:  make(chan struct{}, maxWatches),
+		draining: make(chan struct{}, maxDrains),
+		stop:     make(chan struct{}),
 	}
 }
 

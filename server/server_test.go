@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,14 +169,22 @@ func TestReload(t *testing.T) {
 	source := servertest.NewSource(servertest.Healthy())
 	var answer error
 	validated := false
-	source.OnReload = func(_ context.Context, validateOnly bool) error {
+	warnings := []routing.Problem{{File: "/etc/n.yaml", Line: 12, Column: 9, Message: "class a: no table uses link b"}}
+	source.OnReload = func(_ context.Context, validateOnly bool) ([]routing.Problem, error) {
 		validated = validateOnly
-		return answer
+		return warnings, answer
 	}
 	a := api(t, servertest.Start(t, source))
 	resp, err := a.Reload(t.Context(), &pb.ReloadRequest{ValidateOnly: true})
 	if err != nil || resp.Path != "/etc/netclassd/config.yaml" || !validated {
 		t.Errorf("good: %v, %v, validated %v", resp, err, validated)
+	}
+	if want := []string{"/etc/n.yaml:12:9: class a: no table uses link b"}; !slices.Equal(resp.GetWarnings(), want) {
+		t.Errorf("warnings %q, want %q", resp.GetWarnings(), want)
+	}
+	warnings = slices.Repeat(warnings, 5000)
+	if resp, err = a.Reload(t.Context(), &pb.ReloadRequest{}); err != nil || len(resp.GetWarnings()) != 101 {
+		t.Errorf("many warnings: %d, %v", len(resp.GetWarnings()), err)
 	}
 
 	invalid := &routing.Invalid{}

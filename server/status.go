@@ -31,7 +31,7 @@ func (v *view) status() *pb.Status {
 			Wanted: v.Speaker.Wanted, Pid: uint32(max(v.Speaker.PID, 0)), Since: v.since(v.Speaker.Since),
 			Restarts: v.Speaker.Restarts, LastExit: clip(v.Speaker.LastExit, maxText), Errors: some(v.Speaker.Errors),
 		},
-		Router:   routerProof(v.Verified),
+		Router: routerProof(v.Verified), Drain: v.drain(v.Drain),
 		Sessions: uint32(len(v.Peers)), Classes: uint32(len(v.plan.Classes)), Tables: uint32(len(v.plan.Tables)),
 	}
 	for i := range v.Peers {
@@ -51,6 +51,12 @@ func (v *view) status() *pb.Status {
 			m.TablesReady++
 		}
 	}
+	for _, node := range v.plan.Drained {
+		if node != v.Node {
+			m.DrainedNodes = append(m.DrainedNodes, node)
+		}
+	}
+	m.DrainedNodes = some(m.DrainedNodes)
 	bytes := 0
 	for i := range v.Conditions {
 		c := v.condition(&v.Conditions[i])

@@ -21,6 +21,7 @@ type view struct {
 	own     map[netip.Prefix]bool   // this node's pod CIDRs
 	peerOf  map[netip.Prefix]string // whose pod CIDR a prefix is
 	held    map[netip.Addr]bool     // next hops whose session is down and held
+	drained map[string]bool         // the other nodes that are drained, or being drained
 	links   map[string]*routing.Link
 	rows    func() map[routing.TableID][]routeRow
 	rules   func() []ruleRow
@@ -74,6 +75,10 @@ func (v *view) index() {
 				v.peerOf[cidr] = n.Name
 			}
 		}
+	}
+	v.drained = make(map[string]bool, len(v.plan.Drained))
+	for _, node := range v.plan.Drained {
+		v.drained[node] = true
 	}
 	v.links = make(map[string]*routing.Link, len(v.kernel.Links))
 	for i := range v.kernel.Links {

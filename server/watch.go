@@ -87,16 +87,8 @@ func (s *Server) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.
 	default:
 		return withInfo(status.Newf(codes.ResourceExhausted, "%d clients watch already", maxWatches), "TOO_MANY_WATCHES", nil)
 	}
-	ctx, cancel := context.WithCancel(stream.Context())
+	ctx, cancel := s.untilStop(stream.Context())
 	defer cancel()
-	go func() {
-		select {
-		case <-s.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-
 	pause := time.NewTicker(watchPause)
 	defer pause.Stop()
 	told, err := s.tell(ctx, stream, s.source.State(), &objects{})

@@ -100,8 +100,8 @@ func TestControlCharacters(t *testing.T) {
 	st.Pending[0].Route.Link = evil
 	st.Kernel.Rules[0].Extra = evil
 	source := servertest.NewSource(st)
-	source.OnReload = func(context.Context, bool) error {
-		return &routing.Invalid{Problems: []routing.Problem{{File: evil, Message: evil}}}
+	source.OnReload = func(context.Context, bool) ([]routing.Problem, error) {
+		return nil, &routing.Invalid{Problems: []routing.Problem{{File: evil, Message: evil}}}
 	}
 	socket := servertest.Start(t, source)
 	for _, command := range []string{"status", "classes", "classes ceph-replication", "table", "table pods", "rules", "peers", "peers k8s-2", "nodes", "plan", "version", "reload", "classes " + "\x1b[2J"} {

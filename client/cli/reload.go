@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"netclass.dev/client"
-	pb "netclass.dev/proto/netclass/v1"
 )
 
 func (a *app) reload() *cobra.Command {
@@ -16,17 +16,20 @@ func (a *app) reload() *cobra.Command {
 		Short: "Make the daemon read its configuration anew",
 		Args:  none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
-			path, err := c.Reload(ctx, validateOnly)
+			resp, err := c.Reload(ctx, validateOnly)
 			if err != nil {
 				return err
 			}
-			if done, err := a.document(&pb.ReloadResponse{Path: path}); done {
+			if done, err := a.document(resp); done {
 				return err
 			}
+			for _, w := range resp.GetWarnings() {
+				_, _ = fmt.Fprintf(a.env.Err, "warning: %s\n", clean(w))
+			}
 			if validateOnly {
-				a.say("%s is valid\n", path)
+				a.say("%s is valid\n", clean(resp.GetPath()))
 			} else {
-				a.say("%s is in force\n", path)
+				a.say("%s is in force\n", clean(resp.GetPath()))
 			}
 			return nil
 		}),

@@ -100,12 +100,16 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-func reload(state string) func(context.Context, bool) error {
-	return func(context.Context, bool) error {
-		if state != "faulty" {
-			return nil
+func reload(state string) func(context.Context, bool) ([]routing.Problem, error) {
+	return func(context.Context, bool) ([]routing.Problem, error) {
+		switch state {
+		case "violated":
+			return []routing.Problem{{File: "/etc/netclassd/config.yaml", Line: 12, Column: 9, Message: "class pod-pod: no table uses link pod0"}}, nil
+		case "faulty":
+		default:
+			return nil, nil
 		}
-		return &routing.Invalid{Problems: []routing.Problem{
+		return nil, &routing.Invalid{Problems: []routing.Problem{
 			{File: "/etc/netclassd/config.yaml", Line: 12, Column: 9, Message: "there is no network \"podz\""},
 			{File: "/etc/netclassd/config.yaml", Line: 30, Column: 3, Message: "unknown key \"tabels\""},
 		}}

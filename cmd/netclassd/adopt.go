@@ -27,7 +27,7 @@ var protocolNames = map[string]routing.Protocol{
 }
 
 func adopt(cmd *cobra.Command, f *flags, protocol, table string, dry bool) error {
-	config, err := load(f.config)
+	config, _, err := load(f.config)
 	if err != nil {
 		return err
 	}

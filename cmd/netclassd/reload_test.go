@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -25,7 +26,9 @@ func TestReloadOfNothing(t *testing.T) {
 		}
 	}
 	reload := func() error {
-		return errors.Join(d.Reload(context.Background(), true), d.Reload(context.Background(), false))
+		_, checked := d.Reload(context.Background(), true)
+		_, loaded := d.Reload(context.Background(), false)
+		return errors.Join(checked, loaded)
 	}
 	for _, idle := range []string{"", "# nothing yet\n", "apiVersion: netclass.dev/v1alpha1\n"} {
 		write(idle)
@@ -58,13 +61,41 @@ func TestReloadOfNothing(t *testing.T) {
 	}
 }
 
+// TestReloadWarns: who reloads is told what `netclassd check` would have said, and
+// so is the log.
+func TestReloadWarns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := `apiVersion: netclass.dev/v1alpha1
+networks: {pods: [10.244.0.0/16]}
+classes: [{name: pod-pod, link: pod0, traffic: [{from: pods, to: pods}]}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(&log, routing.Log{Format: "text"})}
+	d.engine = engine.New(engine.Options{Log: slog.New(slog.DiscardHandler)})
+	for _, validateOnly := range []bool{true, false} {
+		if log.Len() > 0 {
+			t.Errorf("a file that is only checked is logged: %s", &log)
+		}
+		warnings, err := d.Reload(t.Context(), validateOnly)
+		if err != nil || len(warnings) == 0 || !strings.HasPrefix(warnings[0].String(), path+":3:") {
+			t.Errorf("validate only %v: %v, %v", validateOnly, warnings, err)
+		}
+	}
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), path+":3:") {
+		t.Errorf("log: %s", &log)
+	}
+}
+
 // TestFirstFault: a status has one line for what may be many faults.
 func TestFirstFault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte("apiVersion: netclass.dev/v1alpha1\nkind: x\nnode: [a]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := load(path)
+	_, _, err := load(path)
 	if err == nil {
 		t.Fatal("no faults")
 	}

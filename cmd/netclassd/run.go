@@ -33,7 +33,7 @@ func run(f flags) error {
 	defer stop()
 
 	f.config = absolute(f.config)
-	config, err := load(f.config)
+	config, warnings, err := load(f.config)
 	if err != nil {
 		if problems, ok := errors.AsType[intent.Problems](err); ok {
 			return exitError{fmt.Errorf("configuration %s is not usable:\n%w", f.config, problems), exitConfig}
@@ -74,6 +74,7 @@ func run(f flags) error {
 		},
 	})
 	log.Info("started", "version", version.String(), "node", f.nodeName(config), "config", f.config)
+	d.warn(warnings)
 	d.use(config)
 	defer d.unfollow()
 	if config.Idle() {
@@ -103,16 +104,17 @@ func run(f flags) error {
 }
 
 // load reads the configuration and refuses one that cannot be run: its faults,
-// and the features that are not built, are the error.
-func load(path string) (*routing.Config, error) {
+// and the features that are not built, are the error. Warnings are what can be run
+// and is hardly meant so.
+func load(path string) (config *routing.Config, warnings intent.Problems, err error) {
 	config, problems, err := intent.Load(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if refused := problems.Refused(); len(refused) > 0 {
-		return nil, refused
+		return nil, nil, refused
 	}
-	return config, nil
+	return config, problems.Warnings(), nil
 }
 
 // nodeName returns this node's name: as told, else as configured, else from the
@@ -163,16 +165,16 @@ func (d *daemon) Verify(ctx context.Context, all bool) (*routing.Verification, e
 	return d.engine.Verify(ctx, all)
 }
 
-// Reload reads the configuration anew. A bad one is refused and the last good
-// one stays in force.
-func (d *daemon) Reload(_ context.Context, validateOnly bool) error {
+// Reload reads the configuration anew, and returns what it warns of. A bad one is
+// refused and the last good one stays in force.
+func (d *daemon) Reload(_ context.Context, validateOnly bool) ([]routing.Problem, error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	if !validateOnly {
 		d.notifier.reloading()
 		defer d.notifier.reloaded()
 	}
-	config, err := load(d.config)
+	config, warnings, err := load(d.config)
 	if inForce := d.exit.Load(); err == nil && config.Idle() && inForce != nil && !inForce.Idle() {
 		// Most likely somebody has lost it, or is just writing it.
 		err = nothing(d.config)
@@ -182,13 +184,21 @@ func (d *daemon) Reload(_ context.Context, validateOnly bool) error {
 			d.engine.Reject(first(err))
 			d.log.Error("configuration refused", "config", d.config, "error", brief(err))
 		}
-		return invalid(err)
+		return nil, invalid(err)
 	}
 	if !validateOnly {
 		d.use(config)
 		d.log.Info("configuration loaded", "config", d.config)
+		d.warn(warnings)
 	}
-	return nil
+	return faults(warnings), nil
+}
+
+// warn logs what is hardly meant so in the configuration that is in force.
+func (d *daemon) warn(warnings intent.Problems) {
+	for _, w := range warnings {
+		d.log.Warn("configuration warning", "warning", w.Brief())
+	}
 }
 
 // use puts a configuration in force.
@@ -222,11 +232,11 @@ func (d *daemon) reloadOn(hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-hangups:
-			_ = d.Reload(d.ctx, false)
+			_, _ = d.Reload(d.ctx, false)
 		case <-d.ctx.Done():
 			select {
 			case <-hangups: // it came before the end
-				_ = d.Reload(d.ctx, false)
+				_, _ = d.Reload(d.ctx, false)
 			default:
 			}
 			return
@@ -244,14 +254,14 @@ func (d *daemon) waitForConfig() {
 			stop() // somebody has said so meanwhile
 			return
 		}
-		config, err := load(d.config)
+		config, _, err := load(d.config)
 		if err == nil && config.Idle() && d.engine.State().Config.Error == "" {
 			return
 		}
 		if err != nil && d.engine.State().Config.Error == first(err) {
 			return
 		}
-		if d.Reload(d.ctx, false) == nil && !d.exit.Load().Idle() {
+		if _, err := d.Reload(d.ctx, false); err == nil && !d.exit.Load().Idle() {
 			stop()
 		}
 	})
@@ -283,9 +293,13 @@ func invalid(err error) error {
 	if !ok {
 		return err
 	}
-	out := &routing.Invalid{}
+	return &routing.Invalid{Problems: faults(problems)}
+}
+
+func faults(problems intent.Problems) []routing.Problem {
+	var list []routing.Problem
 	for _, p := range problems {
-		out.Problems = append(out.Problems, routing.Problem{File: p.File, Line: p.Line, Column: p.Column, Message: p.Message, Source: p.Source})
+		list = append(list, routing.Problem{File: p.File, Line: p.Line, Column: p.Column, Message: p.Message, Source: p.Source})
 	}
-	return out
+	return list
 }

@@ -12,10 +12,13 @@ import (
 // Source publishes the states that a test gives it.
 type Source struct {
 	// OnReload answers Reload; nil: success.
-	OnReload func(ctx context.Context, validateOnly bool) error
+	OnReload func(ctx context.Context, validateOnly bool) ([]routing.Problem, error)
 	// OnExplain and OnVerify answer Explain and Verify; nil: with an empty answer.
 	OnExplain func(context.Context, routing.Question) ([]*routing.Explanation, error)
 	OnVerify  func(ctx context.Context, all bool) (*routing.Verification, error)
+	// OnDrain and OnUndrain answer Drain and Undrain; nil: with nothing.
+	OnDrain   func(ctx context.Context, req routing.DrainRequest, validateOnly bool, report func(routing.DrainStatus) error) error
+	OnUndrain func(ctx context.Context, req routing.DrainRequest, report func(routing.DrainStatus) error) error
 
 	mu      sync.Mutex
 	state   *routing.State
@@ -65,9 +68,9 @@ func (s *Source) Wait(ctx context.Context, after uint64) (*routing.State, error)
 }
 
 // Reload answers as OnReload says.
-func (s *Source) Reload(ctx context.Context, validateOnly bool) error {
+func (s *Source) Reload(ctx context.Context, validateOnly bool) ([]routing.Problem, error) {
 	if s.OnReload == nil {
-		return nil
+		return nil, nil
 	}
 	return s.OnReload(ctx, validateOnly)
 }
@@ -86,4 +89,20 @@ func (s *Source) Verify(ctx context.Context, all bool) (*routing.Verification, e
 		return &routing.Verification{}, nil
 	}
 	return s.OnVerify(ctx, all)
+}
+
+// Drain answers as OnDrain says.
+func (s *Source) Drain(ctx context.Context, req routing.DrainRequest, validateOnly bool, report func(routing.DrainStatus) error) error {
+	if s.OnDrain == nil {
+		return nil
+	}
+	return s.OnDrain(ctx, req, validateOnly, report)
+}
+
+// Undrain answers as OnUndrain says.
+func (s *Source) Undrain(ctx context.Context, req routing.DrainRequest, report func(routing.DrainStatus) error) error {
+	if s.OnUndrain == nil {
+		return nil
+	}
+	return s.OnUndrain(ctx, req, report)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Start serves the source on a real socket until the test ends, and returns the
-// socket's path.
+// socket's path. A source that can drain does.
 func Start(t testing.TB, source server.Source) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "n.sock")
@@ -19,7 +19,8 @@ func Start(t testing.TB, source server.Source) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- server.New(server.Config{Source: source}).Serve(ctx, l) }()
+	drains, _ := source.(server.Drainer)
+	go func() { served <- server.New(server.Config{Source: source, Drains: drains}).Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
