@@ -91,6 +91,7 @@ func (s *speaker) announce(want *routing.Speak) []error {
 			send[p] = send[p] || prefixes[p].IsValid()
 		}
 	}
+	defer s.said(heard(s.loc.targets, targets, withdraw, send))
 	if err := s.setExport(targets, want.Neighbors); err != nil {
 		return append(errs, err) // what is announced stays as it was
 	}
@@ -101,6 +102,20 @@ func (s *speaker) announce(want *routing.Speak) []error {
 	}
 	s.loc.prefixes, s.loc.targets = prefixes, targets
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// heard returns who hears of prefixes that are withdrawn or sent, as setKey names
+// them.
+func heard(old, now map[target]group, withdraw, send map[netip.Prefix]bool) map[string]bool {
+	to := make(map[string]bool)
+	for _, targets := range []map[target]group{old, now} {
+		for t := range targets {
+			if withdraw[t.prefix] || send[t.prefix] {
+				to[setKey(t.to, routing.FamilyOf(t.prefix.Addr()))] = true
+			}
+		}
+	}
+	return to
 }
 
 // groupOf returns the announcement's group; with an error, without the

@@ -8,21 +8,28 @@ import (
 	"netclass.dev/routing"
 )
 
-// Path attributes that are looked at (RFC 4271 §4.3, RFC 4456 §8, RFC 4760 §3).
+// Path attributes that are looked at (RFC 4271 §4.3, RFC 1997, RFC 4456 §8, RFC
+// 4760 §3).
 const (
 	attrASPath     = 2
 	attrNextHop    = 3
+	attrCommunity  = 8
 	attrOriginator = 9
 	attrMPReach    = 14
 
 	flagExtendedLength = 0x10
 )
 
+// noAdvertise is the community NO_ADVERTISE.
+const noAdvertise = 65535<<16 | 65282
+
 // attributes is what we want to know of a path.
 type attributes struct {
 	nextHop    netip.Addr // zero: none
 	originator netip.Addr
 	ases       []uint32 // of the AS_PATH, in any segment
+	// noAdvertise: one of its communities is NO_ADVERTISE.
+	noAdvertise bool
 }
 
 // passed reports whether the path has been through the AS, or began at the
@@ -44,6 +51,10 @@ func readAttributes(f routing.Family, encoded [][]byte) (a attributes) {
 			a.ases = readASPath(v)
 		case typ == attrNextHop && f == routing.IPv4 && len(v) == 4:
 			a.nextHop = netip.AddrFrom4([4]byte(v))
+		case typ == attrCommunity:
+			for ; len(v) >= 4; v = v[4:] {
+				a.noAdvertise = a.noAdvertise || binary.BigEndian.Uint32(v) == noAdvertise
+			}
 		case typ == attrOriginator && len(v) == 4:
 			a.originator = netip.AddrFrom4([4]byte(v))
 		case typ == attrMPReach && len(v) >= 4:

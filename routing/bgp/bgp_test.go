@@ -58,6 +58,23 @@ func TestInternals(t *testing.T) {
 	if neighborConf(s, "192.0.2.9") != nil {
 		t.Error("a record of an unknown neighbour")
 	}
+
+	served := false
+	waits := -1
+	if err := onServing(s, func() error {
+		served = true
+		if _, q := outgoing(s, "192.0.2.9"); q != nil {
+			t.Error("a queue of an unknown neighbour")
+		}
+		peer, q := outgoing(s, n.Remote.String())
+		if q != nil {
+			send(peer, nil, nil, false) // nobody takes it, without a session
+			waits = q.Len()
+		}
+		return nil
+	}, true); err != nil || !served || waits != 1 {
+		t.Errorf("served: %v, messages that wait: %d, %v", served, waits, err)
+	}
 }
 
 func TestEnding(t *testing.T) {
@@ -116,13 +133,17 @@ func TestReadAttributes(t *testing.T) {
 	a := readAttributes(routing.IPv6, [][]byte{
 		{0x40, 2, 14, 2, 2, 0, 0, 0xfc, 0, 0, 0, 0xfc, 1, 1, 0, 9, 9}, // a sequence, an empty set, rubbish
 		{0x80, 9, 4, 192, 0, 2, 1}, mp, {}, {0x40}, {0x40, 3, 9},
+		{0xc0, 8, 9, 0xfc, 0, 0, 1, 0xff, 0xff, 0xff, 2, 0xff},
 	})
-	if a.nextHop != six || !slices.Equal(a.ases, []uint32{64512, 64513}) {
+	if a.nextHop != six || !slices.Equal(a.ases, []uint32{64512, 64513}) || !a.noAdvertise {
 		t.Errorf("%+v", a)
 	}
 	router := netip.MustParseAddr("192.0.2.1")
 	if !a.passed(64513, netip.Addr{}) || !a.passed(1, router) || a.passed(1, netip.MustParseAddr("192.0.2.2")) {
 		t.Error("passed")
+	}
+	if a := readAttributes(routing.IPv4, [][]byte{{0xc0, 8, 8, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 3}}); a.noAdvertise {
+		t.Error("NO_EXPORT is not NO_ADVERTISE")
 	}
 	if a := readAttributes(routing.IPv4, [][]byte{{0x40, 3, 4, 10, 48, 0, 2}}); a.nextHop != netip.MustParseAddr("10.48.0.2") || a.passed(0, router) {
 		t.Errorf("%+v", a)

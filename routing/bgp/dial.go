@@ -139,9 +139,7 @@ func (d *dialer) keepDialing(ctx context.Context, addr string, t callee) {
 		conn, err := t.dial(ctx, cmp.Or(max(t.Timers.ConnectRetry, 0), defaultConnectRetry))
 		switch {
 		case err == nil:
-			if !t.Upstream {
-				d.lines.add(t.Remote, conn)
-			}
+			d.lines.add(&t.Neighbor, conn)
 			select {
 			case d.accept <- conn:
 			case <-ctx.Done():

@@ -19,11 +19,7 @@ func (s *speaker) setExport(targets map[target]group, neighbors []routing.Neighb
 	members := make(map[string][]string) // neighbours' addresses by what they are addressed as
 	for i := range neighbors {
 		n := &neighbors[i]
-		to := ""
-		if n.Upstream {
-			to = n.Key.Peer
-		}
-		k := setKey(to, n.Key.Family)
+		k := targetOf(n)
 		members[k] = append(members[k], netip.PrefixFrom(n.Remote, n.Remote.BitLen()).String())
 	}
 	groups := make(map[group][]netip.Prefix)
@@ -64,6 +60,14 @@ func (s *speaker) setExport(targets map[target]group, neighbors []routing.Neighb
 		}
 	}
 	return nil
+}
+
+// targetOf returns what a neighbour is addressed as.
+func targetOf(n *routing.Neighbor) string {
+	if n.Upstream {
+		return setKey(n.Key.Peer, n.Key.Family)
+	}
+	return setKey("", n.Key.Family)
 }
 
 func setKey(to string, f routing.Family) string { return to + "/" + f.String() }

@@ -20,23 +20,42 @@ const forever = 1e9
 // there; v3 has no other way to two things that RFC 4724 and RFC 4271 want.
 // Call it on the serving goroutine only.
 func neighborConf(s *server.BgpServer, addr string) *oc.Neighbor {
+	_, conf := neighborField[*oc.Neighbor](s, addr, "pConf")
+	return conf
+}
+
+// queue is where messages wait to be written.
+type queue interface{ Len() int }
+
+// outgoing returns GoBGP's own object for a neighbour, and the queue of its
+// session; nil when there is none. Call it on the serving goroutine only, which
+// closes the queue and makes another when the session's state changes.
+func outgoing(s *server.BgpServer, addr string) (peer unsafe.Pointer, q queue) {
+	return neighborField[queue](s, addr, "outgoingCh")
+}
+
+// neighborField returns GoBGP's own object for a neighbour, and a field of its
+// state machine as a T; nil when there is none.
+func neighborField[T any](s *server.BgpServer, addr, name string) (peer unsafe.Pointer, field T) {
 	peers := reflect.ValueOf(s).Elem().FieldByName("neighborMap")
 	if peers.Kind() != reflect.Map {
-		return nil
+		return nil, field
 	}
-	peer := peers.MapIndex(reflect.ValueOf(addr))
-	if peer.Kind() != reflect.Pointer || peer.IsNil() {
-		return nil
+	p := peers.MapIndex(reflect.ValueOf(addr))
+	if p.Kind() != reflect.Pointer || p.IsNil() {
+		return nil, field
 	}
-	fsm := peer.Elem().FieldByName("fsm")
+	fsm := p.Elem().FieldByName("fsm")
 	if fsm.Kind() != reflect.Pointer || fsm.IsNil() {
-		return nil
+		return nil, field
 	}
-	conf := fsm.Elem().FieldByName("pConf")
-	if conf.Type() != reflect.TypeFor[*oc.Neighbor]() {
-		return nil
+	f := fsm.Elem().FieldByName(name)
+	if f.Kind() != reflect.Pointer || f.IsNil() {
+		return nil, field
 	}
-	return (*oc.Neighbor)(conf.UnsafePointer())
+	// A private field cannot be read but where it is.
+	field, _ = reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Interface().(T)
+	return p.UnsafePointer(), field
 }
 
 // acceptChannel returns where GoBGP keeps the channel of accepted connections.

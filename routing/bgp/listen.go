@@ -156,9 +156,7 @@ func (d *door) serve(l *listener) {
 			_ = conn.Close()
 			continue
 		}
-		if !n.Upstream {
-			d.lines.add(n.Remote, conn)
-		}
+		d.lines.add(n, conn)
 		d.accept <- conn
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"netclass.dev/routing"
 )
 
 // A peer whose link is cut without a sign is only noticed when the hold timer
@@ -31,49 +33,58 @@ const (
 	pulseCount = 127
 )
 
-// lines holds the connections with each member of the mesh, by its address.
-// GoBGP closes them.
+// lines holds the connections with each neighbour, by its address. GoBGP closes
+// them.
 type lines struct {
 	mu sync.Mutex
 	of map[netip.Addr][]*net.TCPConn
 }
 
-// add takes up a new connection, before GoBGP does.
-func (l *lines) add(remote netip.Addr, conn *net.TCPConn) {
-	err := conn.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: pulseIdle, Interval: pulseIdle, Count: pulseCount})
-	if err != nil {
-		return // closed by now
+// add takes up a new connection, before GoBGP does. Members of the mesh are to
+// be noticed when they fall silent.
+func (l *lines) add(n *routing.Neighbor, conn *net.TCPConn) {
+	if !n.Upstream {
+		err := conn.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: pulseIdle, Interval: pulseIdle, Count: pulseCount})
+		if err != nil {
+			return // closed by now
+		}
 	}
+	l.each(n.Remote, func(c *net.TCPConn) bool { return tcpInfo(c) != nil })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
 		l.of = make(map[netip.Addr][]*net.TCPConn)
 	}
-	open := slices.DeleteFunc(l.of[remote], func(c *net.TCPConn) bool { return tcpInfo(c) == nil })
-	l.of[remote] = append(open, conn)
+	l.of[n.Remote] = append(l.of[n.Remote], conn)
 }
 
-// silence returns for how long the peer's kernel has said nothing at all, also
-// no acknowledgement; false when there is no connection.
-func (l *lines) silence(remote netip.Addr) (least time.Duration, ok bool) {
+// each calls look for each of a neighbour's connections, and forgets those for
+// which it returns false.
+func (l *lines) each(remote netip.Addr, look func(*net.TCPConn) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	open := slices.DeleteFunc(l.of[remote], func(c *net.TCPConn) bool {
-		info := tcpInfo(c)
-		if info == nil {
-			return true
-		}
-		d := time.Duration(min(info.Last_ack_recv, info.Last_data_recv)) * time.Millisecond
-		if !ok || d < least {
-			least, ok = d, true
-		}
-		return false
-	})
+	open := slices.DeleteFunc(l.of[remote], func(c *net.TCPConn) bool { return !look(c) })
 	if len(open) == 0 {
 		delete(l.of, remote)
 	} else {
 		l.of[remote] = open
 	}
+}
+
+// silence returns for how long the peer's kernel has said nothing at all, also
+// no acknowledgement; false when there is no connection.
+func (l *lines) silence(remote netip.Addr) (least time.Duration, ok bool) {
+	l.each(remote, func(c *net.TCPConn) bool {
+		info := tcpInfo(c)
+		if info == nil {
+			return false
+		}
+		d := time.Duration(min(info.Last_ack_recv, info.Last_data_recv)) * time.Millisecond
+		if !ok || d < least {
+			least, ok = d, true
+		}
+		return true
+	})
 	return least, ok
 }
 

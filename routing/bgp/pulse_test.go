@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"netclass.dev/routing"
 	"netclass.dev/test/netns"
 )
 
@@ -43,7 +44,7 @@ func TestSilence(t *testing.T) {
 	if _, ok := l.silence(remote); ok {
 		t.Error("silence without a connection")
 	}
-	l.add(remote, conn)
+	l.add(&routing.Neighbor{Remote: remote}, conn)
 	for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(20 * time.Millisecond) {
 		if d, ok := l.silence(remote); !ok || d >= pulseLimit {
 			t.Fatalf("an idle peer has been silent for %v (%v)", d, ok)

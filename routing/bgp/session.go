@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
@@ -40,6 +41,7 @@ type session struct {
 	lastSeen time.Time // of its last UPDATE
 	sendAt   time.Time // when to be sent what we announce, after a restart; zero: not
 	pulseAt  time.Time // when its connection is to be looked at; zero: not
+	unsent   unsent    // what we said last
 	end      ending    // what was heard of the present session's end
 	look     bool      // its Adj-RIB-In is to be read
 	report   bool      // the daemon is to be told
@@ -55,7 +57,7 @@ func (p *session) down(now time.Time, cause routing.DownCause, detail string) {
 		p.Since, p.Cause = now, cause
 	}
 	p.State, p.Detail, p.ended = routing.Idle, detail, detail
-	p.EndOfRIB, p.Received, p.Paths, p.Doubt = false, 0, nil, false
+	p.EndOfRIB, p.Received, p.Paths, p.Doubt, p.RouterID, p.Unsent = false, 0, nil, false, netip.Addr{}, 0
 	p.pulseAt, p.eorAt, p.sendAt, p.end, p.look, p.report = time.Time{}, time.Time{}, time.Time{}, ending{}, false, true
 }
 
@@ -118,6 +120,7 @@ func (s *speaker) changed(p *session, h happening, now time.Time) {
 		if !p.neighbor.Upstream {
 			p.pulseAt = now
 		}
+		p.unsent, s.unsentAt = unsent{since: now}, now
 		s.established(p, now)
 	case h.from == routing.Established:
 		cause, detail := p.end.cause()
@@ -148,11 +151,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// established asks for what the peer offered in its OPEN.
+// established asks for what the peer said in its OPEN.
 func (s *speaker) established(p *session, now time.Time) {
 	offered := false
 	p.PeerRestartTime = 0
 	_ = s.bgp.ListPeer(background, &api.ListPeerRequest{Address: p.addr}, func(peer *api.Peer) {
+		if id, err := netip.ParseAddr(peer.GetState().GetRouterId()); err == nil && id.Is4() {
+			p.RouterID = id
+		}
 		caps, err := apiutil.UnmarshalCapabilities(peer.GetState().GetRemoteCap())
 		if err != nil {
 			return

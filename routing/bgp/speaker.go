@@ -40,6 +40,7 @@ type speaker struct {
 	sessions  map[string]*session // by the neighbour's address, as GoBGP prints it
 	renewing  bool
 	relisten  bool                 // a session has changed: its link may be another by now
+	unsentAt  time.Time            // when what may not have left is looked at; zero: all has
 	condition *speakerv1.Condition // as last told
 }
 
@@ -122,6 +123,9 @@ func (s *speaker) carryOut(o *speakerv1.Order) error {
 	} else {
 		errs = s.reconcile(want)
 	}
+	if err := s.watchUnsent(time.Now()); err != nil {
+		return err
+	}
 	return s.tell(&speakerv1.Report{Report: &speakerv1.Report_Acknowledge{
 		Acknowledge: &speakerv1.Acknowledge{Sequence: o.GetSequence(), Errors: errs},
 	}})
@@ -166,6 +170,10 @@ func (s *speaker) tend(now time.Time) (time.Time, error) {
 		s.door.listen(s.want.Listen, s.want.Port, now)
 	}
 	soonest(s.door.retryAt)
+	if err := s.watchUnsent(now); err != nil {
+		return next, err
+	}
+	soonest(s.unsentAt)
 	for _, p := range s.sessions {
 		if !p.report {
 			continue

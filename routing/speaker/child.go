@@ -220,6 +220,17 @@ func (s *Speaker) take(c *child, parts *speakerv1.Assembler, m *speakerv1.Report
 		if news {
 			s.cfg.Notify()
 		}
+	case *speakerv1.Report_Unsent:
+		counts, err := speakerv1.ToUnsent(m.Unsent)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		news := s.child == c && s.state.unsent(counts)
+		s.mu.Unlock()
+		if news {
+			s.cfg.Notify()
+		}
 	case *speakerv1.Report_Condition:
 		errs, err := conditionErrors(m.Condition, s.port())
 		if err != nil {

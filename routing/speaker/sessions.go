@@ -1,6 +1,7 @@
 package speaker
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 
@@ -59,6 +60,9 @@ func (s *sessions) report(r *routing.Session) bool {
 		return false // no longer wanted; it will hear of it
 	}
 	s.date(r, old, time.Now())
+	if r.State == routing.Established {
+		r.Unsent = old.Unsent // it is told by itself
+	}
 	if r.State != routing.Established && r.Cause == routing.CauseNone && old.Cause != routing.CauseNone {
 		r.Cause, r.Since, r.PeerRestartTime = old.Cause, old.Since, old.PeerRestartTime
 		if r.Detail == "" {
@@ -67,6 +71,20 @@ func (s *sessions) report(r *routing.Session) bool {
 	}
 	s.known[r.Key] = r
 	return true
+}
+
+// unsent takes in what of which sessions has not left. It reports whether that is
+// news.
+func (s *sessions) unsent(counts map[routing.SessionKey]uint32) (news bool) {
+	for key, old := range s.known {
+		if old.Unsent == counts[key] {
+			continue
+		}
+		n := *old
+		n.Unsent = counts[key]
+		s.known[key], news = &n, true
+	}
+	return news
 }
 
 // date gives a report's Since the process's own clock, which goes on evenly when
@@ -92,6 +110,7 @@ func (s *sessions) lost(now time.Time) {
 			n.Since, n.Cause, n.Detail = now, routing.CauseConnection, "the speaker process ended"
 		}
 		n.State, n.EndOfRIB, n.Received, n.Paths, n.Doubt = routing.Idle, false, 0, nil, false
+		n.RouterID, n.Unsent = netip.Addr{}, 0
 		s.known[key] = &n
 	}
 }

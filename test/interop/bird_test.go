@@ -18,6 +18,7 @@ import (
 type bird struct {
 	h   *host
 	ctl string
+	pid int
 }
 
 // birdPeer is a session of BIRD's with a host.
@@ -32,11 +33,17 @@ type birdPeer struct {
 // host's pod CIDRs and has no protocol for the kernel.
 func (h *host) bird(asn uint32, peers ...birdPeer) *bird {
 	h.t.Helper()
+	return h.birdWith("", asn, peers...)
+}
+
+// birdWith does so with more in its configuration.
+func (h *host) birdWith(more string, asn uint32, peers ...birdPeer) *bird {
+	h.t.Helper()
 	program := need.Program(h.t, "bird")
 	need.Program(h.t, "birdc")
 	dir := h.t.TempDir()
 	var c strings.Builder
-	fmt.Fprintf(&c, "log stderr all;\nrouter id %s;\nprotocol device {}\n", h.v4)
+	fmt.Fprintf(&c, "log stderr all;\nrouter id %s;\nprotocol device {}\n%s\n", h.v4, more)
 	if os.Getenv("DEBUG") != "" {
 		c.WriteString("debug protocols all;\n")
 	}
@@ -56,7 +63,7 @@ func (h *host) bird(asn uint32, peers ...birdPeer) *bird {
 		h.t.Fatal(err)
 	}
 	b := &bird{h: h, ctl: filepath.Join(dir, "ctl")}
-	h.start(exec.Command(program, "-f", "-c", conf, "-s", b.ctl))
+	b.pid = h.start(exec.Command(program, "-f", "-c", conf, "-s", b.ctl))
 	eventually(h.t, 5*time.Second, func() string {
 		if _, err := os.Stat(b.ctl); err != nil {
 			return err.Error()
@@ -66,8 +73,9 @@ func (h *host) bird(asn uint32, peers ...birdPeer) *bird {
 	return b
 }
 
-// start starts a process in the namespace; it is killed when the test ends.
-func (h *host) start(cmd *exec.Cmd) {
+// start starts a process in the namespace, and returns its ID; it is killed when
+// the test ends.
+func (h *host) start(cmd *exec.Cmd) int {
 	h.t.Helper()
 	if os.Getenv("DEBUG") != "" {
 		cmd.Stdout, cmd.Stderr = logWriter{h}, logWriter{h}
@@ -76,6 +84,7 @@ func (h *host) start(cmd *exec.Cmd) {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
 }
 
 func (b *bird) c(args ...string) string {

@@ -24,6 +24,7 @@ var spaces atomic.Int32
 type frr struct {
 	h    *host
 	name string // of its path space
+	pid  int    // of bgpd
 }
 
 // frrPeer is a neighbour of FRR's.
@@ -80,7 +81,7 @@ func (h *host) frr(as uint32, peers ...frrPeer) *frr {
 		}
 	}
 	h.start(exec.Command(zebra, "-N", f.name, "-f", "/dev/null"))
-	h.start(exec.Command(bgpd, "-N", f.name, "-f", conf, "-p", "179"))
+	f.pid = h.start(exec.Command(bgpd, "-N", f.name, "-f", conf, "-p", "179"))
 	eventually(h.t, 10*time.Second, func() string {
 		if out := f.vtysh("show bgp summary json"); !strings.HasPrefix(strings.TrimSpace(out), "{") {
 			return out

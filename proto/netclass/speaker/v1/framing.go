@@ -10,10 +10,11 @@ import (
 )
 
 // Limits of one message. An order holds everything that is wanted (5,000 nodes
-// are about 2 MiB); a report holds one part of one session.
+// are about 2 MiB); a report holds one part of one session, or a line for each
+// (with names as long as Kubernetes has them, 3 MiB).
 const (
 	MaxOrder  = 32 << 20
-	MaxReport = 1 << 20
+	MaxReport = 4 << 20
 )
 
 // errEmpty is a message with nothing in it: no sender writes one.

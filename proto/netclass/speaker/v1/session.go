@@ -37,6 +37,7 @@ func FromSession(s *routing.Session) []*Report {
 		PeerRestartTime: durationMessage(s.PeerRestartTime),
 		Received:        s.Received,
 		Doubt:           s.Doubt,
+		RouterId:        addrBytes(s.RouterID),
 	}
 	if !s.Since.IsZero() {
 		first.Since = timestamppb.New(s.Since)
@@ -46,7 +47,7 @@ func FromSession(s *routing.Session) []*Report {
 		n := min(len(paths), pathsPerReport)
 		part.Paths = make([]*Path, n)
 		for i, p := range paths[:n] {
-			part.Paths[i] = &Path{Prefix: prefixMessage(p.Prefix), NextHop: addrBytes(p.NextHop)}
+			part.Paths[i] = &Path{Prefix: prefixMessage(p.Prefix), NextHop: addrBytes(p.NextHop), NoAdvertise: p.NoAdvertise}
 		}
 		paths = paths[n:]
 		part.Last = len(paths) == 0
@@ -113,6 +114,9 @@ func sessionFrom(key routing.SessionKey, m *Session) (s routing.Session, err err
 	if s.PeerRestartTime, err = durationFrom(m.GetPeerRestartTime()); err != nil {
 		return s, err
 	}
+	if s.RouterID, err = addrFrom(m.GetRouterId()); err != nil || s.RouterID.IsValid() && !s.RouterID.Is4() {
+		return s, fmt.Errorf("router ID of %d bytes", len(m.GetRouterId()))
+	}
 	s.Key, s.State, s.Cause = key, routing.SessionState(m.GetState()), routing.DownCause(m.GetCause())
 	s.EndOfRIB, s.Detail, s.Received, s.Doubt = m.GetEndOfRib(), m.GetDetail(), m.GetReceived(), m.GetDoubt()
 	return s, nil
@@ -128,5 +132,6 @@ func pathFrom(f routing.Family, m *Path) (p routing.Path, err error) {
 	if routing.FamilyOf(p.Prefix.Addr()) != f {
 		return p, fmt.Errorf("prefix %s of the other family", p.Prefix)
 	}
+	p.NoAdvertise = m.GetNoAdvertise()
 	return p, nil
 }

@@ -668,6 +668,7 @@ type Report struct {
 	//	*Report_Session
 	//	*Report_Condition
 	//	*Report_Renew
+	//	*Report_Unsent
 	Report        isReport_Report `protobuf_oneof:"report"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -746,6 +747,15 @@ func (x *Report) GetRenew() *Renew {
 	return nil
 }
 
+func (x *Report) GetUnsent() *Unsent {
+	if x != nil {
+		if x, ok := x.Report.(*Report_Unsent); ok {
+			return x.Unsent
+		}
+	}
+	return nil
+}
+
 type isReport_Report interface {
 	isReport_Report()
 }
@@ -766,6 +776,10 @@ type Report_Renew struct {
 	Renew *Renew `protobuf:"bytes,4,opt,name=renew,proto3,oneof"`
 }
 
+type Report_Unsent struct {
+	Unsent *Unsent `protobuf:"bytes,5,opt,name=unsent,proto3,oneof"`
+}
+
 func (*Report_Acknowledge) isReport_Report() {}
 
 func (*Report_Session) isReport_Report() {}
@@ -773,6 +787,8 @@ func (*Report_Session) isReport_Report() {}
 func (*Report_Condition) isReport_Report() {}
 
 func (*Report_Renew) isReport_Report() {}
+
+func (*Report_Unsent) isReport_Report() {}
 
 // Acknowledge says that an order has been carried out.
 type Acknowledge struct {
@@ -928,6 +944,105 @@ func (x *Renew) GetReason() string {
 	return ""
 }
 
+// Unsent is the whole list of sessions whose peer's kernel has not acknowledged
+// yet what an order had us say. It comes before the order's acknowledgement.
+type Unsent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []*Outstanding         `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unsent) Reset() {
+	*x = Unsent{}
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unsent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unsent) ProtoMessage() {}
+
+func (x *Unsent) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unsent.ProtoReflect.Descriptor instead.
+func (*Unsent) Descriptor() ([]byte, []int) {
+	return file_netclass_speaker_v1_speaker_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Unsent) GetSessions() []*Outstanding {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+// Outstanding is what of one session is under way: messages and bytes.
+type Outstanding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *SessionKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outstanding) Reset() {
+	*x = Outstanding{}
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outstanding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outstanding) ProtoMessage() {}
+
+func (x *Outstanding) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outstanding.ProtoReflect.Descriptor instead.
+func (*Outstanding) Descriptor() ([]byte, []int) {
+	return file_netclass_speaker_v1_speaker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Outstanding) GetKey() *SessionKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Outstanding) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // Session is the state of one session, in one or more parts: a long list of
 // paths is cut, the first part begins it, the last one makes it count.
 type Session struct {
@@ -946,13 +1061,15 @@ type Session struct {
 	PeerRestartTime *durationpb.Duration   `protobuf:"bytes,10,opt,name=peer_restart_time,json=peerRestartTime,proto3" json:"peer_restart_time,omitempty"`
 	Received        uint32                 `protobuf:"varint,11,opt,name=received,proto3" json:"received,omitempty"`
 	Doubt           bool                   `protobuf:"varint,12,opt,name=doubt,proto3" json:"doubt,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The peer's BGP identifier while Established, 4 bytes.
+	RouterId      []byte `protobuf:"bytes,13,opt,name=router_id,json=routerId,proto3" json:"router_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[12]
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1081,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[12]
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1094,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_netclass_speaker_v1_speaker_proto_rawDescGZIP(), []int{12}
+	return file_netclass_speaker_v1_speaker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Session) GetKey() *SessionKey {
@@ -1064,18 +1181,26 @@ func (x *Session) GetDoubt() bool {
 	return false
 }
 
+func (x *Session) GetRouterId() []byte {
+	if x != nil {
+		return x.RouterId
+	}
+	return nil
+}
+
 // Path is a prefix that the peer announced.
 type Path struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        *Prefix                `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	NextHop       []byte                 `protobuf:"bytes,2,opt,name=next_hop,json=nextHop,proto3" json:"next_hop,omitempty"`
+	NoAdvertise   bool                   `protobuf:"varint,3,opt,name=no_advertise,json=noAdvertise,proto3" json:"no_advertise,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[13]
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1212,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[13]
+	mi := &file_netclass_speaker_v1_speaker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1225,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_netclass_speaker_v1_speaker_proto_rawDescGZIP(), []int{13}
+	return file_netclass_speaker_v1_speaker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Path) GetPrefix() *Prefix {
@@ -1115,6 +1240,13 @@ func (x *Path) GetNextHop() []byte {
 		return x.NextHop
 	}
 	return nil
+}
+
+func (x *Path) GetNoAdvertise() bool {
+	if x != nil {
+		return x.NoAdvertise
+	}
+	return false
 }
 
 var File_netclass_speaker_v1_speaker_proto protoreflect.FileDescriptor
@@ -1172,12 +1304,13 @@ const file_netclass_speaker_v1_speaker_proto_rawDesc = "" +
 	"\vcommunities\x18\x04 \x03(\tR\vcommunities\x12)\n" +
 	"\x10local_preference\x18\x05 \x01(\rR\x0flocalPreference\x12\x10\n" +
 	"\x03med\x18\x06 \x01(\rR\x03med\x12\x18\n" +
-	"\aprepend\x18\a \x01(\rR\aprepend\"\x86\x02\n" +
+	"\aprepend\x18\a \x01(\rR\aprepend\"\xbd\x02\n" +
 	"\x06Report\x12D\n" +
 	"\vacknowledge\x18\x01 \x01(\v2 .netclass.speaker.v1.AcknowledgeH\x00R\vacknowledge\x128\n" +
 	"\asession\x18\x02 \x01(\v2\x1c.netclass.speaker.v1.SessionH\x00R\asession\x12>\n" +
 	"\tcondition\x18\x03 \x01(\v2\x1e.netclass.speaker.v1.ConditionH\x00R\tcondition\x122\n" +
-	"\x05renew\x18\x04 \x01(\v2\x1a.netclass.speaker.v1.RenewH\x00R\x05renewB\b\n" +
+	"\x05renew\x18\x04 \x01(\v2\x1a.netclass.speaker.v1.RenewH\x00R\x05renew\x125\n" +
+	"\x06unsent\x18\x05 \x01(\v2\x1b.netclass.speaker.v1.UnsentH\x00R\x06unsentB\b\n" +
 	"\x06report\"A\n" +
 	"\vAcknowledge\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
@@ -1186,7 +1319,12 @@ const file_netclass_speaker_v1_speaker_proto_rawDesc = "" +
 	"\x06errors\x18\x01 \x03(\tR\x06errors\x12/\n" +
 	"\x04busy\x18\x02 \x03(\v2\x1b.netclass.speaker.v1.ListenR\x04busy\"\x1f\n" +
 	"\x05Renew\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xa4\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"F\n" +
+	"\x06Unsent\x12<\n" +
+	"\bsessions\x18\x01 \x03(\v2 .netclass.speaker.v1.OutstandingR\bsessions\"V\n" +
+	"\vOutstanding\x121\n" +
+	"\x03key\x18\x01 \x01(\v2\x1f.netclass.speaker.v1.SessionKeyR\x03key\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"\xc1\x03\n" +
 	"\aSession\x121\n" +
 	"\x03key\x18\x01 \x01(\v2\x1f.netclass.speaker.v1.SessionKeyR\x03key\x12\x14\n" +
 	"\x05begin\x18\x02 \x01(\bR\x05begin\x12\x12\n" +
@@ -1201,10 +1339,12 @@ const file_netclass_speaker_v1_speaker_proto_rawDesc = "" +
 	"\x11peer_restart_time\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x0fpeerRestartTime\x12\x1a\n" +
 	"\breceived\x18\v \x01(\rR\breceived\x12\x14\n" +
-	"\x05doubt\x18\f \x01(\bR\x05doubt\"V\n" +
+	"\x05doubt\x18\f \x01(\bR\x05doubt\x12\x1b\n" +
+	"\trouter_id\x18\r \x01(\fR\brouterId\"y\n" +
 	"\x04Path\x123\n" +
 	"\x06prefix\x18\x01 \x01(\v2\x1b.netclass.speaker.v1.PrefixR\x06prefix\x12\x19\n" +
-	"\bnext_hop\x18\x02 \x01(\fR\anextHopB2Z0netclass.dev/proto/netclass/speaker/v1;speakerv1b\x06proto3"
+	"\bnext_hop\x18\x02 \x01(\fR\anextHop\x12!\n" +
+	"\fno_advertise\x18\x03 \x01(\bR\vnoAdvertiseB2Z0netclass.dev/proto/netclass/speaker/v1;speakerv1b\x06proto3"
 
 var (
 	file_netclass_speaker_v1_speaker_proto_rawDescOnce sync.Once
@@ -1218,7 +1358,7 @@ func file_netclass_speaker_v1_speaker_proto_rawDescGZIP() []byte {
 	return file_netclass_speaker_v1_speaker_proto_rawDescData
 }
 
-var file_netclass_speaker_v1_speaker_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_netclass_speaker_v1_speaker_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_netclass_speaker_v1_speaker_proto_goTypes = []any{
 	(*Order)(nil),                 // 0: netclass.speaker.v1.Order
 	(*Stop)(nil),                  // 1: netclass.speaker.v1.Stop
@@ -1232,10 +1372,12 @@ var file_netclass_speaker_v1_speaker_proto_goTypes = []any{
 	(*Acknowledge)(nil),           // 9: netclass.speaker.v1.Acknowledge
 	(*Condition)(nil),             // 10: netclass.speaker.v1.Condition
 	(*Renew)(nil),                 // 11: netclass.speaker.v1.Renew
-	(*Session)(nil),               // 12: netclass.speaker.v1.Session
-	(*Path)(nil),                  // 13: netclass.speaker.v1.Path
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Unsent)(nil),                // 12: netclass.speaker.v1.Unsent
+	(*Outstanding)(nil),           // 13: netclass.speaker.v1.Outstanding
+	(*Session)(nil),               // 14: netclass.speaker.v1.Session
+	(*Path)(nil),                  // 15: netclass.speaker.v1.Path
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_netclass_speaker_v1_speaker_proto_depIdxs = []int32{
 	2,  // 0: netclass.speaker.v1.Order.speak:type_name -> netclass.speaker.v1.Speak
@@ -1244,26 +1386,29 @@ var file_netclass_speaker_v1_speaker_proto_depIdxs = []int32{
 	5,  // 3: netclass.speaker.v1.Speak.neighbors:type_name -> netclass.speaker.v1.Neighbor
 	7,  // 4: netclass.speaker.v1.Speak.announcements:type_name -> netclass.speaker.v1.Announcement
 	4,  // 5: netclass.speaker.v1.Neighbor.key:type_name -> netclass.speaker.v1.SessionKey
-	14, // 6: netclass.speaker.v1.Neighbor.hold:type_name -> google.protobuf.Duration
-	14, // 7: netclass.speaker.v1.Neighbor.keepalive:type_name -> google.protobuf.Duration
-	14, // 8: netclass.speaker.v1.Neighbor.connect_retry:type_name -> google.protobuf.Duration
-	14, // 9: netclass.speaker.v1.Neighbor.restart_time:type_name -> google.protobuf.Duration
+	16, // 6: netclass.speaker.v1.Neighbor.hold:type_name -> google.protobuf.Duration
+	16, // 7: netclass.speaker.v1.Neighbor.keepalive:type_name -> google.protobuf.Duration
+	16, // 8: netclass.speaker.v1.Neighbor.connect_retry:type_name -> google.protobuf.Duration
+	16, // 9: netclass.speaker.v1.Neighbor.restart_time:type_name -> google.protobuf.Duration
 	6,  // 10: netclass.speaker.v1.Announcement.prefix:type_name -> netclass.speaker.v1.Prefix
 	9,  // 11: netclass.speaker.v1.Report.acknowledge:type_name -> netclass.speaker.v1.Acknowledge
-	12, // 12: netclass.speaker.v1.Report.session:type_name -> netclass.speaker.v1.Session
+	14, // 12: netclass.speaker.v1.Report.session:type_name -> netclass.speaker.v1.Session
 	10, // 13: netclass.speaker.v1.Report.condition:type_name -> netclass.speaker.v1.Condition
 	11, // 14: netclass.speaker.v1.Report.renew:type_name -> netclass.speaker.v1.Renew
-	3,  // 15: netclass.speaker.v1.Condition.busy:type_name -> netclass.speaker.v1.Listen
-	4,  // 16: netclass.speaker.v1.Session.key:type_name -> netclass.speaker.v1.SessionKey
-	13, // 17: netclass.speaker.v1.Session.paths:type_name -> netclass.speaker.v1.Path
-	15, // 18: netclass.speaker.v1.Session.since:type_name -> google.protobuf.Timestamp
-	14, // 19: netclass.speaker.v1.Session.peer_restart_time:type_name -> google.protobuf.Duration
-	6,  // 20: netclass.speaker.v1.Path.prefix:type_name -> netclass.speaker.v1.Prefix
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	12, // 15: netclass.speaker.v1.Report.unsent:type_name -> netclass.speaker.v1.Unsent
+	3,  // 16: netclass.speaker.v1.Condition.busy:type_name -> netclass.speaker.v1.Listen
+	13, // 17: netclass.speaker.v1.Unsent.sessions:type_name -> netclass.speaker.v1.Outstanding
+	4,  // 18: netclass.speaker.v1.Outstanding.key:type_name -> netclass.speaker.v1.SessionKey
+	4,  // 19: netclass.speaker.v1.Session.key:type_name -> netclass.speaker.v1.SessionKey
+	15, // 20: netclass.speaker.v1.Session.paths:type_name -> netclass.speaker.v1.Path
+	17, // 21: netclass.speaker.v1.Session.since:type_name -> google.protobuf.Timestamp
+	16, // 22: netclass.speaker.v1.Session.peer_restart_time:type_name -> google.protobuf.Duration
+	6,  // 23: netclass.speaker.v1.Path.prefix:type_name -> netclass.speaker.v1.Prefix
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_netclass_speaker_v1_speaker_proto_init() }
@@ -1280,6 +1425,7 @@ func file_netclass_speaker_v1_speaker_proto_init() {
 		(*Report_Session)(nil),
 		(*Report_Condition)(nil),
 		(*Report_Renew)(nil),
+		(*Report_Unsent)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1287,7 +1433,7 @@ func file_netclass_speaker_v1_speaker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_netclass_speaker_v1_speaker_proto_rawDesc), len(file_netclass_speaker_v1_speaker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

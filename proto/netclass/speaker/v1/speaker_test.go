@@ -67,11 +67,12 @@ func TestSessionRoundTrip(t *testing.T) {
 		want := &routing.Session{
 			Key: routing.SessionKey{Peer: "k8s-2", Family: routing.IPv6}, State: routing.Established, Since: time.Unix(1, 2),
 			EndOfRIB: true, Cause: routing.CauseHoldTimer, Detail: "hold timer expired", PeerRestartTime: 10 * time.Second, Received: uint32(n),
+			RouterID: netip.MustParseAddr("10.48.0.2"),
 		}
 		for i := range n {
 			want.Paths = append(want.Paths, routing.Path{
 				Prefix:  netip.MustParsePrefix(fmt.Sprintf("fd00:10:%x::/48", i)),
-				NextHop: netip.MustParseAddr("fd00:48::2"),
+				NextHop: netip.MustParseAddr("fd00:48::2"), NoAdvertise: i%3 == 0,
 			})
 		}
 		var b bytes.Buffer
@@ -149,6 +150,8 @@ func TestAssemblerRefuses(t *testing.T) {
 		"another between": {{Key: key, Begin: true}, {Key: other, Last: true}},
 		"state":           {{Key: key, Begin: true, State: 6}},
 		"cause":           {{Key: key, Begin: true, Cause: 99}},
+		"router ID":       {{Key: key, Begin: true, RouterId: make([]byte, 16)}},
+		"half a router":   {{Key: key, Begin: true, RouterId: make([]byte, 3)}},
 		"family":          {{Key: key, Begin: true, Paths: []*Path{{Prefix: &Prefix{Address: make([]byte, 16)}}}}},
 	} {
 		var a Assembler
@@ -157,6 +160,32 @@ func TestAssemblerRefuses(t *testing.T) {
 			_, err = a.Add(p)
 		}
 		if err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestUnsentRoundTrip(t *testing.T) {
+	six := routing.SessionKey{Peer: "k8s-2", Family: routing.IPv6}
+	four := routing.SessionKey{Peer: "k8s-2", Family: routing.IPv4}
+	var b bytes.Buffer
+	m := FromUnsent([]routing.Session{{Key: six, Unsent: 7}, {Key: four}})
+	if err := WriteReport(&b, &Report{Report: &Report_Unsent{Unsent: m}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := ReadReport(bufio.NewReader(&b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ToUnsent(r.GetUnsent())
+	if err != nil || len(got) != 1 || got[six] != 7 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for name, bad := range map[string]*Unsent{
+		"nothing": {Sessions: []*Outstanding{{Key: keyMessage(six)}}},
+		"no key":  {Sessions: []*Outstanding{{Count: 1}}},
+	} {
+		if _, err := ToUnsent(bad); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -177,6 +206,7 @@ func FuzzParentDecode(f *testing.F) {
 	_ = WriteReport(&b, &Report{Report: &Report_Acknowledge{Acknowledge: &Acknowledge{Sequence: 3, Errors: []string{"no"}}}})
 	_ = WriteReport(&b, &Report{Report: &Report_Condition{Condition: &Condition{Busy: []*Listen{{Address: []byte{1, 2, 3, 4}}}}}})
 	_ = WriteReport(&b, &Report{Report: &Report_Renew{Renew: &Renew{Reason: "because"}}})
+	_ = WriteReport(&b, &Report{Report: &Report_Unsent{Unsent: FromUnsent([]routing.Session{{Key: routing.SessionKey{Peer: "p", Family: routing.IPv4}, Unsent: 1}})}})
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var a Assembler
@@ -184,6 +214,10 @@ func FuzzParentDecode(f *testing.F) {
 			m, err := ReadReport(r)
 			if err != nil {
 				return
+			}
+			if m.GetUnsent() != nil {
+				_, _ = ToUnsent(m.GetUnsent())
+				continue
 			}
 			s, err := a.Add(m.GetSession())
 			if err != nil || s == nil {
