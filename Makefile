@@ -30,6 +30,10 @@ help: ## list the targets
 build: ## static bin/netclassd and bin/netclassctl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/netclassd ./cmd/netclassctl
 
+.PHONY: packages
+packages: ## dist/: deb and rpm for amd64 and arm64, the same bytes for the same commit
+	GO='$(GO)' VERSION='$(VERSION)' packaging/deb-rpm/build.sh dist
+
 .PHONY: demo
 demo: demo-packages build ## a three-node cluster on this machine, its classes and its failures (root)
 	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
@@ -76,7 +80,7 @@ generate: ## generate the code of the protocol buffers
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin .cache
+	rm -rf bin dist .cache
 
 # Install the packages of a list that are not there, without starting their
 # services: the lab starts what it needs inside its own namespaces.

@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"cmd/netclassctl":             {"client", "client/cli", "proto/netclass/v1", "version"},
 	"cmd/netclassd":               {"cmd/netclassd/commands", "routing", "routing/...", "server", "version"},
 	"cmd/netclassd/commands":      {"version"},
+	"packaging/man":               {"client/cli", "cmd/netclassd/commands", "version"},
 }
 
 // only says which rooms may import a library that has one job.

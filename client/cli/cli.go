@@ -81,6 +81,12 @@ type app struct {
 	ipv4, ipv6 bool
 }
 
+// Commands returns the tree of commands, for who writes manual pages from it.
+func Commands(env Env) *cobra.Command {
+	a := &app{env: env}
+	return a.root()
+}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "netclassctl",

@@ -83,7 +83,6 @@ log: {format: journald}
 7:23: note: drain.followCordon is not built yet
 7:49: note: drain.protect.selector is not built yet
 8:19: note: metrics.listen is not built yet
-9:15: note: log.format: journald is not built yet
 `},
 		{"off in all its forms, and defaults that are built", header + "daemon: {onExit: flush}\ncluster: {nodesFile: n, podCIDRs: node, publish: false}\ndrain: {followCordon: false, protect: {selector: \"\"}}\nmetrics: {listen: \"\"}\nbgp: {asn: 1, upstreams: [{name: u, link: a, peerASN: 1, address: {ipv4: 10.0.0.1}, import: [], advertise: {readyWhen: {http: \"\"}}}]}\n", ""},
 	} {

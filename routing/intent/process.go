@@ -32,11 +32,7 @@ func (r *reader) readProcess(m *strictyaml.Map) {
 
 	log := m.Get("log").Map()
 	r.config.Log.Level = log.Get("level").Enum("info", "debug", "info", "warn", "error")
-	format := log.Get("format")
-	r.config.Log.Format = format.Enum("auto", "auto", "text", "json", "journald")
-	if r.config.Log.Format == "journald" {
-		format.Unbuiltf("log.format: journald is not built yet")
-	}
+	r.config.Log.Format = log.Get("format").Enum("auto", "auto", "text", "json", "journald")
 	log.Done()
 }
 
