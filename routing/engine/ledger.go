@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"netclass.dev/routing"
 )
@@ -141,7 +142,10 @@ func replaceFile(path string, data []byte) (err error) {
 			err = fmt.Errorf("save ledger: %w", err)
 		}
 	}()
-	_, err = f.Write(data)
+	err = giveToOwner(f, filepath.Dir(path))
+	if err == nil {
+		_, err = f.Write(data)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
@@ -152,6 +156,23 @@ func replaceFile(path string, data []byte) (err error) {
 		return err
 	}
 	return os.Rename(fresh, path)
+}
+
+// giveToOwner gives a file that root makes to the owner of its folder: the daemon,
+// which is to read what a command of root's has written, may run as another user.
+func giveToOwner(f *os.File, dir string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	if owner.Uid == 0 {
+		return nil
+	}
+	return f.Chown(int(owner.Uid), int(owner.Gid))
 }
 
 func sameLedger(a, b routing.Ledger) bool {

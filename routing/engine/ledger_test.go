@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/engine"
+	"netclass.dev/test/need"
 )
 
 func TestLedgerBeforeFirstChange(t *testing.T) {
@@ -188,4 +190,29 @@ func TestHoldersRemembered(t *testing.T) {
 			t.Error("the newcomer took it after a restart")
 		}
 	})
+}
+
+// TestLedgerOfAnotherUser: what a command of root's writes belongs to the user that
+// the daemon runs as, whose the folder is.
+func TestLedgerOfAnotherUser(t *testing.T) {
+	need.Root(t)
+	const nobody = 65534
+	dir := t.TempDir()
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.RecordAdoption(dir, routing.Adoption{Protocol: routing.ProtocolBIRD, Table: 47}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("state directory holds %v, %v", files, err)
+	}
+	info, err := files[0].Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := info.Sys().(*syscall.Stat_t); st.Uid != nobody || st.Gid != nobody || info.Mode().Perm() != 0o600 {
+		t.Errorf("%s is %d:%d's with mode %v", info.Name(), st.Uid, st.Gid, info.Mode())
+	}
 }
