@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"netclass.dev/routing"
 	"netclass.dev/routing/internal/strictyaml"
 )
@@ -27,7 +29,7 @@ func (r *reader) readAdvertise(n *strictyaml.Node) (a routing.Advertise, localPr
 		}
 	}
 	if s := m.Get("services"); s != nil {
-		a.Services = readServices(s)
+		a.Services = r.readServices(s)
 	}
 	ready := m.Get("readyWhen").Map()
 	http := ready.Get("http")
@@ -35,10 +37,12 @@ func (r *reader) readAdvertise(n *strictyaml.Node) (a routing.Advertise, localPr
 	ready.Done()
 	m.Done()
 	if a.ReadyHTTP != "" {
-		if u, err := url.Parse(a.ReadyHTTP); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		switch u, err := url.Parse(a.ReadyHTTP); {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 			http.Errorf("http must be a URL of http or https, not %q", a.ReadyHTTP)
+		case u.User != nil:
+			http.Errorf("http must not hold a name or password: it is shown to whoever may look")
 		}
-		http.Unbuiltf("advertise.readyWhen.http is not built yet")
 	}
 	return a, localPreference
 }
@@ -79,26 +83,44 @@ func community(n *strictyaml.Node) string {
 	return fmt.Sprintf("%d:%d", h, l)
 }
 
-func readServices(n *strictyaml.Node) *routing.Services {
+func (r *reader) readServices(n *strictyaml.Node) *routing.Services {
 	m := n.Map()
 	s := &routing.Services{Class: m.Get("class").Text("")}
 	selector := m.Get("selector").Map()
-	for _, f := range selector.Get("matchLabels").Map().Fields() {
+	matchLabels := selector.Get("matchLabels")
+	for _, f := range matchLabels.Map().Fields() {
 		if s.Selector == nil {
 			s.Selector = map[string]string{}
 		}
 		s.Selector[f.Name] = f.Value.Text("")
 	}
 	selector.Done()
-	aggregate := m.Get("aggregate").Map()
-	s.Aggregate = routing.PerFamily[uint8]{
-		IPv4: uint8(aggregate.Get("ipv4").Uint(1, 32, 32)),
-		IPv6: uint8(aggregate.Get("ipv6").Uint(1, 128, 128)),
+	if _, err := labels.ValidatedSelectorFromSet(s.Selector); err != nil {
+		matchLabels.Errorf("matchLabels can be no Service's labels: %v", err)
 	}
-	aggregate.Done()
+	if a := m.Get("aggregate"); a != nil {
+		s.Aggregate = perFamily(a, r.aggregate)
+	} else {
+		s.Aggregate = routing.PerFamily[uint8]{IPv4: 32, IPv6: 128}
+	}
 	m.Done()
-	n.Unbuiltf("advertise.services is not built yet; name the addresses in advertise.networks")
+	r.fromAPI = append(r.fromAPI, apiUse{what: "services", node: n, idle: true})
 	return s
+}
+
+// widestAggregate is the shortest length of an aggregate: nobody announces more
+// than that because of one address.
+var widestAggregate = routing.PerFamily[uint64]{IPv4: 8, IPv6: 32}
+
+// aggregate reads the length of the prefixes that addresses are announced by.
+func (r *reader) aggregate(n *strictyaml.Node, f routing.Family) uint8 {
+	host := uint64(f.Bits())
+	bits := n.Uint(widestAggregate.Of(f), host, host)
+	if n.IsInt() && widestAggregate.Of(f) <= bits && bits < host {
+		n.Warnf("%s: a node announces a whole /%d for one Service: where another of externalTrafficPolicy: Local lies in it, packets for that one are lost on nodes without its endpoints; %d avoids that", n.Key, bits, host)
+		r.aggregates = append(r.aggregates, aggregate{n, f, int(bits)})
+	}
+	return uint8(bits)
 }
 
 func (r *reader) readImports(n *strictyaml.Node) []routing.Import {
@@ -112,9 +134,7 @@ func (r *reader) readImports(n *strictyaml.Node) []routing.Import {
 		if i.Table != "" {
 			r.tableUses = append(r.tableUses, table)
 		}
-	}
-	if len(out) > 0 {
-		n.Unbuiltf("import is not built yet")
+		r.imports = append(r.imports, importPlace{networks, i.Networks})
 	}
 	return out
 }

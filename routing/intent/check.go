@@ -20,6 +20,8 @@ func (r *reader) check() {
 	r.checkRoutes()
 	r.checkFences()
 	r.checkImports()
+	r.checkAPI()
+	r.checkAggregates()
 	if r.config.Cluster == nil {
 		for _, use := range r.byNode {
 			use.node.Errorf("%s needs the nodes to be known: add cluster, with nodesFile or kubernetes", use.what)
@@ -107,19 +109,6 @@ func (r *reader) servedLinks() map[string]bool {
 		}
 	}
 	return served
-}
-
-// checkImports reports imports into tables that do not exist.
-func (r *reader) checkImports() {
-	names := make([]string, 0, len(r.config.Tables))
-	for _, t := range r.config.Tables {
-		names = append(names, t.Name)
-	}
-	for _, use := range r.tableUses {
-		if table := use.Text(""); !slices.Contains(names, table) {
-			use.Errorf("undefined table %q%s", table, strictyaml.DidYouMean(table, names))
-		}
-	}
 }
 
 // has reports whether a network has prefixes of the family.

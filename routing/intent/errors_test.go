@@ -206,8 +206,7 @@ const everyErrorWant = `1:13: error: apiVersion must be netclass.dev/v1alpha1, n
 71:116: error: localPreference must be a whole number, not a number with a fraction
 71:130: error: prepend must be 0 to 16, not 99
 71:152: error: http must be a URL of http or https, not "nope"
-71:152: note: advertise.readyWhen.http is not built yet
-72:15: note: import is not built yet
+72:27: error: v4 overlaps 10.9.0.0/24 of v4: what is the cluster's own, fenced or guarded must not be led to a router; import narrower networks
 72:40: error: undefined table "egres"; did you mean "egress"?
 73:29: error: selector must be text, not a number; put it in quotes
 73:40: error: grace must be 0s to 24h, not -1s

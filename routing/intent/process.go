@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"netclass.dev/routing"
 	"netclass.dev/routing/internal/strictyaml"
 )
@@ -97,11 +99,14 @@ func (r *reader) readDrain(n *strictyaml.Node) {
 	quiet.Done()
 	lease.Done()
 	m.Done()
-	if r.config.Drain.ProtectSelector != "" {
-		selector.Unbuiltf("drain.protect.selector is not built yet")
+	if text := r.config.Drain.ProtectSelector; text != "" {
+		if _, err := labels.Parse(text); err != nil {
+			selector.Errorf("selector is no label selector: %v", err)
+		}
+		r.fromAPI = append(r.fromAPI, apiUse{what: "drain.protect.selector", node: selector})
 	}
 	if r.config.Drain.FollowCordon {
-		followCordon.Unbuiltf("drain.followCordon is not built yet")
+		r.fromAPI = append(r.fromAPI, apiUse{what: "drain.followCordon", node: followCordon})
 	}
 }
 

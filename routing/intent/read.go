@@ -29,6 +29,31 @@ type reader struct {
 	gateways  []gateway
 	addresses []linkPlace
 	tableUses []*strictyaml.Node // names of tables elsewhere
+
+	fromAPI    []apiUse
+	aggregates []aggregate
+	imports    []importPlace
+}
+
+// apiUse is a place that needs the Kubernetes API. What is idle without it does
+// no harm there.
+type apiUse struct {
+	what string
+	node *strictyaml.Node
+	idle bool
+}
+
+// aggregate is the length of the prefixes that Services are announced by.
+type aggregate struct {
+	node   *strictyaml.Node
+	family routing.Family
+	bits   int
+}
+
+// importPlace is what is taken from a router, and where it is named.
+type importPlace struct {
+	node     *strictyaml.Node
+	networks []string
 }
 
 // networkUse is a place that names a network.

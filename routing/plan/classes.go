@@ -38,6 +38,10 @@ func (m *maker) class(c *routing.Class) routing.ClassStatus {
 	case l == nil && c.Delegated:
 		st.Health, st.Reason = routing.Delegated, "link "+c.Link+" is not in this namespace, as configured"
 		return st
+	case m.drained(c.Link, routing.DrainShutdown):
+		st.Health = routing.Drained
+		st.Reason = "taken out by a drain of this node, so far: " + m.in.Draining.Step.String()
+		return st
 	case l == nil:
 		st.Health, st.Reason = routing.Waiting, "link "+c.Link+" does not exist"
 		return st

@@ -50,6 +50,9 @@ func (m *maker) unseparated(t *tally, link string) string {
 // unlearned says why nothing counts that a peer has said of a CIDR. The statuses of
 // the sessions are in order by then.
 func (m *maker) unlearned(c missed, link string) string {
+	if slices.Contains(m.plan.Drained, m.nodes[c.node].Name) {
+		return "it is drained"
+	}
 	f := routing.FamilyOf(c.dst.Addr())
 	key := routing.SessionKey{Peer: m.nodes[c.node].Name, Family: f}
 	if at, ok := slices.BinarySearchFunc(m.plan.Peers, key, func(p routing.PeerStatus, k routing.SessionKey) int {

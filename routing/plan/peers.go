@@ -23,6 +23,7 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 			usable[f] = why
 		}
 	}
+	var seconds []bool // of one node's pod CIDRs
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		if i == m.at {
@@ -31,10 +32,15 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 		if len(n.PodCIDRs) == 0 && p.Accept != routing.AcceptWithin {
 			wait("peer "+n.Name, "it has no pod CIDR yet")
 		}
+		// First, as a drain leaves out a class path only where there is one.
+		seconds = seconds[:0]
+		for _, dst := range n.PodCIDRs {
+			seconds = append(seconds, m.claims.of(i, dst) && m.fallback(t, p, i, dst, wait))
+		}
 		if p.Learn == routing.LearnBGP {
 			m.learned(t, p, i, usable)
 		}
-		for _, dst := range n.PodCIDRs {
+		for j, dst := range n.PodCIDRs {
 			if !m.claims.of(i, dst) {
 				continue
 			}
@@ -47,17 +53,17 @@ func (m *maker) peers(t *routing.Table, wait func(what, why string)) {
 			} else if holder, ok := m.holder(packed(t.ID, dst, routing.MetricPath)); ok {
 				separated = holder == i
 			}
-			second := m.fallback(t, p, i, dst, wait)
 			switch {
 			case separated:
 				tally.separated++
 				continue
-			case second:
+			case seconds[j]:
 				tally.fallback++
 			}
 			tally.miss(missed{i, dst, why})
 		}
 	}
+	m.keptPaths(t, p)
 }
 
 // tally returns the count of a class link's peers. Where two tables lead over one
@@ -85,6 +91,9 @@ func (m *maker) pathTo(t *routing.Table, p *routing.Peers, node int, dst netip.P
 	if why != "" {
 		wait("path to "+dst.String(), why)
 		return why
+	}
+	if out := m.leftOut(t, p, node, dst); out != "" {
+		return out
 	}
 	if !m.add(classPath(t, p, dst, hop)) {
 		return "another route has its place"
@@ -164,6 +173,9 @@ func (m *maker) learned(t *routing.Table, p *routing.Peers, node int, down map[r
 		peering := m.peerings[key]
 		if peering != nil {
 			for _, path := range peering.Paths {
+				if isMarker(peering, path) {
+					continue
+				}
 				reason := m.refuse(p, node, f, path)
 				if reason == "" {
 					reason = why
@@ -183,6 +195,9 @@ func (m *maker) learned(t *routing.Table, p *routing.Peers, node int, down map[r
 // take plans the class path of an accepted prefix, or says who has it. Where two
 // nodes announce one prefix the present holder keeps it.
 func (m *maker) take(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix, hop netip.Addr) string {
+	if m.leftOut(t, p, node, dst) != "" {
+		return "" // what it says is right all the same
+	}
 	r := classPath(t, p, dst, hop)
 	at, ok := m.place(r)
 	if ok {

@@ -24,6 +24,7 @@ func Make(in *routing.Inputs) *routing.Plan {
 	for i := range in.Config.Tables {
 		m.table(&in.Config.Tables[i])
 	}
+	m.imports()
 	m.leftDefaults()
 	m.guard()
 	m.speak()
@@ -60,6 +61,20 @@ type maker struct {
 	via       map[nextHop][]netip.Prefix         // class paths in the kernel; made when first asked for
 	hops      map[string][]nodeIP                // link -> each node's addresses there
 	remotes   map[netip.Addr]int                 // address -> the node that is spoken to there
+	hosts     []host                             // by address; made when first asked for
+
+	ruled    map[routing.Rule]bool                        // planned
+	others   map[place][]routing.Rule                     // the kernel's that are not ours; made when first asked for
+	drains   []string                                     // the links that a drain of this node takes out
+	kept     []string                                     // pod CIDRs of one table whose class path stays in spite of a drain
+	tolds    map[routing.SessionKey]map[netip.Prefix]bool // what routers were told; made when first asked for
+	imported map[routing.SessionKey]*routing.PeerStatus   // what became of the paths of routers
+}
+
+// place is where rules stand that are asked in no known order.
+type place struct {
+	family   routing.Family
+	priority uint32
 }
 
 // tally counts the pod CIDRs of peers by where their packets go.
@@ -82,6 +97,7 @@ func newMaker(in *routing.Inputs) *maker {
 		defaults:  make(map[string]string),
 		rulesWait: make(map[linkTraffic]string),
 		hops:      make(map[string][]nodeIP),
+		ruled:     make(map[routing.Rule]bool),
 	}
 	for i := range in.Kernel.Links {
 		m.links[in.Kernel.Links[i].Name] = &in.Kernel.Links[i]
@@ -114,6 +130,10 @@ func newMaker(in *routing.Inputs) *maker {
 		m.plan.Peers = make([]routing.PeerStatus, 0, 2*(len(m.nodes)+len(m.cfg.BGP.Upstreams)))
 	}
 	m.claims = m.settleClaims()
+	if in.Draining.Step != routing.DrainNone {
+		m.drains, _ = m.cfg.DrainLinks(in.Draining.Classes)
+	}
+	m.plan.Drained = m.drainedNodes()
 	return m
 }
 
@@ -229,7 +249,7 @@ const none = -1
 // routes of others, and none with another metric can be in our way.
 func metricOfOurs(metric uint32) bool {
 	switch metric {
-	case routing.MetricPath, routing.MetricFallback, routing.MetricFence, routing.MetricHold, routing.MetricGuard:
+	case routing.MetricPath, routing.MetricImport, routing.MetricFallback, routing.MetricFence, routing.MetricHold, routing.MetricGuard:
 		return true
 	}
 	return false

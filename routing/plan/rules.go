@@ -117,7 +117,7 @@ func (m *maker) ownless(f routing.Family) string {
 // not.
 func (m *maker) addRule(r routing.Rule) string {
 	r.Protocol = m.cfg.Daemon.Protocol
-	if slices.Contains(m.plan.Rules, r) {
+	if m.ruled[r] {
 		return ""
 	}
 	if local, ok := m.localRule(r.Family); ok && r.Priority <= local {
@@ -125,16 +125,30 @@ func (m *maker) addRule(r routing.Rule) string {
 			"rule %q is not installed: the rule that delivers local packets stands at %d, and it would come first", r, local)
 		return "it would come before local delivery"
 	}
-	for _, k := range m.in.Kernel.Rules {
-		if k.Family != r.Family {
-			continue
-		}
-		if k.Priority == r.Priority && !m.mineProtocol(k.Protocol) && !sameSelector(k, r) {
-			m.condition("rule/"+r.String(), "ForeignRule", "protocol %s has the rule %q at the same priority", k.Protocol, k)
-		}
+	for _, k := range m.beside(r) {
+		m.condition("rule/"+r.String(), "ForeignRule", "protocol %s has the rule %q at the same priority", k.Protocol, k)
 	}
+	m.ruled[r] = true
 	m.plan.Rules = append(m.plan.Rules, r)
 	return ""
+}
+
+// beside returns the rules of others at a rule's priority that do something else.
+func (m *maker) beside(r routing.Rule) []routing.Rule {
+	if m.others == nil {
+		m.others = make(map[place][]routing.Rule)
+		for _, k := range m.in.Kernel.Rules {
+			if !m.mineProtocol(k.Protocol) {
+				at := place{k.Family, k.Priority}
+				m.others[at] = append(m.others[at], k)
+			}
+		}
+	}
+	there := m.others[place{r.Family, r.Priority}]
+	if !slices.ContainsFunc(there, func(k routing.Rule) bool { return !sameSelector(k, r) }) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(there), func(k routing.Rule) bool { return sameSelector(k, r) })
 }
 
 // localRule returns the priority of the first rule that delivers local packets.

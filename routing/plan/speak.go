@@ -59,9 +59,13 @@ func (m *maker) mesh(b *routing.BGP) {
 		}
 	}
 	for _, f := range routing.Families {
-		if sides[f].used {
+		if !sides[f].used {
+			continue
+		}
+		if !m.drained(mesh.Link, routing.DrainMesh) {
 			m.originate(f, sides[f].local)
 		}
+		m.mark(f, sides[f].local)
 	}
 }
 

@@ -27,6 +27,8 @@ func (m *maker) table(t *routing.Table) {
 	if len(st.Waiting) > 0 {
 		st.Health = routing.Waiting
 		st.Reason = summary(waits)
+	} else if out := m.takenOut(t); out != "" {
+		st.Health, st.Reason = routing.Drained, out
 	}
 	m.plan.Tables = append(m.plan.Tables, st)
 	m.waits = append(m.waits, waits)
@@ -148,7 +150,7 @@ func (m *maker) ownSource(id routing.TableID) *routing.Own {
 // peer: one lost peer must not take egress from every node.
 func (m *maker) defaultRoute(t *routing.Table, f routing.Family, fenced string, wait func(what, why string)) {
 	d := t.Routes.Default
-	if d == nil || !d.Gateway.Of(f).Given() {
+	if d == nil || !d.Gateway.Of(f).Given() || m.defaultOut(d) {
 		return
 	}
 	dst := f.Default()

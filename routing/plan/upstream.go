@@ -7,7 +7,8 @@ import (
 	"netclass.dev/routing"
 )
 
-// upstream plans the sessions with a router, and what it is told.
+// upstream plans the sessions with a router, what it is told and what is taken
+// from it.
 func (m *maker) upstream(b *routing.BGP, u *routing.Upstream) {
 	for _, f := range routing.Families {
 		if !u.Address.Of(f).Given() {
@@ -20,16 +21,20 @@ func (m *maker) upstream(b *routing.BGP, u *routing.Upstream) {
 			continue
 		}
 		nb, why := m.upstreamSession(u, f)
-		m.plan.Peers = append(m.plan.Peers, routing.PeerStatus{Neighbor: nb, Reason: why})
 		if why != "" {
 			m.condition("peer/"+nb.Key.String(), "NoSession", "no session with %s: %s", u.Name, why)
-			continue
+		} else {
+			if b.Listen {
+				m.listen(nb.Local, u.Link)
+			}
+			m.plan.Speak.Neighbors = append(m.plan.Speak.Neighbors, nb)
+			why = m.advertise(b, u, f, nb.Local)
 		}
-		if b.Listen {
-			m.listen(nb.Local, u.Link)
+		st := routing.PeerStatus{Neighbor: nb, Reason: why}
+		if said := m.imported[nb.Key]; said != nil {
+			st.Accepted, st.Refused, st.RefusedCount = said.Accepted, said.Refused, said.RefusedCount
 		}
-		m.plan.Speak.Neighbors = append(m.plan.Speak.Neighbors, nb)
-		m.advertise(u, f, nb.Local)
+		m.plan.Peers = append(m.plan.Peers, st)
 	}
 }
 
@@ -53,10 +58,14 @@ func (m *maker) upstreamSession(u *routing.Upstream, f routing.Family) (nb routi
 	case u.Multihop == 0 && up && !m.onLink(u.Link, remote):
 		why = "its address " + remote.String() + " is in no network of " + u.Link
 	}
-	return routing.Neighbor{
+	nb = routing.Neighbor{
 		Key: key, Upstream: true, Link: u.Link, Local: local, Remote: remote, PeerASN: u.PeerASN,
 		Password: password, GTSM: u.GTSM, Multihop: u.Multihop, Timers: u.Timers, RestartTime: u.GracefulRestart,
-	}, why
+	}
+	if len(u.Import) > 0 {
+		nb.MaxPrefixes = importsKept
+	}
+	return nb, why
 }
 
 func (m *maker) isNode(name string) bool {
@@ -80,31 +89,4 @@ func (m *maker) router(u *routing.Upstream, key routing.SessionKey) (netip.Addr,
 		return last, ""
 	}
 	return remote, why.text
-}
-
-// advertise plans the prefixes of one upstream. Each is first made unreachable
-// for packets that come in from it and that nothing on this node has taken: an
-// unused address would otherwise go back and forth until its TTL ends.
-func (m *maker) advertise(u *routing.Upstream, f routing.Family, local netip.Addr) {
-	for _, name := range u.Advertise.Networks {
-		for _, p := range familyNetworks(m.cfg.Network(name), f) {
-			stop := routing.Rule{
-				Family: f, Priority: routing.VIPPriority, To: p, IIF: u.Link,
-				Action: routing.ActionUnreachable, SuppressPrefixLen: routing.NoSuppress,
-				Protocol: m.cfg.Daemon.Protocol,
-			}
-			if why := m.addRule(stop); why != "" {
-				m.condition("peer/"+u.Name+"/"+f.String(), "NotAdvertised", "%s is not advertised: the rule %q is not in: %s", p, stop, why)
-				continue
-			}
-			a := u.Advertise
-			m.plan.Announce = append(m.plan.Announce, routing.Origin{
-				Announcement: routing.Announcement{
-					Prefix: p, NextHop: local, To: u.Name, Communities: a.Communities,
-					LocalPreference: a.LocalPreference, MED: a.MED, Prepend: a.Prepend,
-				},
-				NeedsRule: stop,
-			})
-		}
-	}
 }

@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"netclass.dev/routing"
+)
+
+// noAdvertise is the community that keeps a marker with the peer that it is sent
+// to (RFC 1997); gracefulShutdown asks a router to prefer others (RFC 8326).
+const (
+	noAdvertise      = "65535:65282"
+	gracefulShutdown = "65535:0"
+)
+
+// drained reports whether a drain of this node has come to a step and takes a
+// link out.
+func (m *maker) drained(link string, step routing.DrainStep) bool {
+	return m.in.Draining.Step >= step && slices.Contains(m.drains, link)
+}
+
+// defaultOut reports whether a drain takes out the default of a table.
+func (m *maker) defaultOut(d *routing.Default) bool {
+	return m.drained(d.Link, routing.DrainDefault) && !m.in.Draining.KeepEgress
+}
+
+// takenOut says what a drain has taken out of a table; "" when nothing.
+func (m *maker) takenOut(t *routing.Table) string {
+	var what []string
+	if d := t.Routes.Default; d != nil && m.defaultOut(d) {
+		what = append(what, "the default over "+d.Link)
+	}
+	if p := t.Routes.Peers; p != nil && m.drained(p.Link, routing.DrainPaths) {
+		what = append(what, "the class paths over "+p.Link)
+	}
+	if len(what) == 0 {
+		return ""
+	}
+	return "taken out by a drain of this node: " + strings.Join(what, ", ")
+}
+
+// mark tells the mesh that this node is drained, where no lock says so.
+func (m *maker) mark(f routing.Family, local netip.Addr) {
+	if m.in.Draining.Marker && m.in.Draining.Step >= routing.DrainClaim {
+		m.plan.Announce = append(m.plan.Announce, routing.Origin{Announcement: routing.Announcement{
+			Prefix: routing.DrainMarker(m.plan.Speak.RouterID, f), NextHop: local, Communities: []string{noAdvertise},
+		}})
+	}
+}
+
+// isMarker reports whether a path is how a node says that it is drained. Of a
+// session that is held the identifier is not known any more.
+func isMarker(p *routing.Peering, path routing.Path) bool {
+	return path.NoAdvertise && path.Prefix.IsSingleIP() &&
+		(!p.RouterID.IsValid() || path.Prefix == routing.DrainMarker(p.RouterID, p.Key.Family))
+}
+
+// drainedNodes returns the other nodes that are drained or being drained, by name.
+func (m *maker) drainedNodes() []string {
+	marked := m.marked()
+	lease := m.lease()
+	if len(marked) == 0 && len(m.in.Ledger.Drained) == 0 && lease == nil {
+		return nil
+	}
+	var names []string
+	for i := range m.nodes {
+		name := m.nodes[i].Name
+		if i != m.at && (marked[name] || m.leased(i) != nil || slices.Contains(m.in.Ledger.Drained, name) && m.remembered(name)) {
+			names = append(names, name)
+		}
+	}
+	if !m.in.Inventory.Synced { // who is not listed is not known to be gone
+		for _, name := range m.in.Ledger.Drained {
+			if name != m.in.Node && !m.isNode(name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+	}
+	return names
+}
+
+// marked returns the peers whose marker is there.
+func (m *maker) marked() map[string]bool {
+	var marked map[string]bool
+	for i := range m.in.Peerings {
+		p := &m.in.Peerings[i]
+		if slices.ContainsFunc(p.Paths, func(path routing.Path) bool { return path.NoAdvertise && isMarker(p, path) }) {
+			if marked == nil {
+				marked = make(map[string]bool)
+			}
+			marked[p.Key.Peer] = true
+		}
+	}
+	return marked
+}
+
+// lease returns the lock of the cluster's drains, or nil where it cannot be read.
+func (m *maker) lease() *routing.DrainLease {
+	if l := m.in.Inventory.Drain; l != nil && l.Unusable == "" {
+		return l
+	}
+	return nil
+}
+
+// leased returns how the drain of a node stands as the lock says, or nil. It must
+// be held by that very node, not by an earlier one of that name.
+func (m *maker) leased(node int) *routing.DrainStatus {
+	l, n := m.lease(), &m.nodes[node]
+	if l == nil || l.Status == nil || l.Status.Request.Node != n.Name {
+		return nil
+	}
+	if uid, _, _ := strings.Cut(l.Holder, "/"); uid == "" || uid != n.UID {
+		return nil
+	}
+	switch l.Status.Progress.Phase {
+	case routing.DrainGoing, routing.DrainDone, routing.DrainUndoing, routing.DrainBack:
+		return l.Status
+	}
+	return nil
+}
+
+// remembered reports whether a node that was drained by its own word still counts
+// as drained: until a session of it is up that has said all but that.
+func (m *maker) remembered(name string) bool {
+	if m.lease() != nil {
+		return false // it says who is
+	}
+	for _, f := range routing.Families {
+		p := m.peerings[routing.SessionKey{Peer: name, Family: f}]
+		if p != nil && p.RouterID.IsValid() && p.Synced && !p.Held && p.Why == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// leftOut says why the class path to a pod CIDR is not to be there; "" when it is.
+// Without a fallback it stays: pods must go on reaching each other.
+func (m *maker) leftOut(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix) string {
+	why := ""
+	switch {
+	case m.drained(p.Link, routing.DrainPaths):
+		why = "this node is drained"
+	case p.Learn == routing.LearnNodes && m.peerDrained(node, p.Link):
+		why = "it is drained"
+	default:
+		return ""
+	}
+	if _, ok := m.planned[packed(t.ID, dst, routing.MetricFallback)]; !ok {
+		m.kept = append(m.kept, dst.String())
+		return ""
+	}
+	return why
+}
+
+// peerDrained reports whether a node has taken its pods off a link, as the lock
+// says.
+func (m *maker) peerDrained(node int, link string) bool {
+	if node == m.at {
+		return false
+	}
+	s := m.leased(node)
+	if s == nil || s.Progress.Step < routing.DrainMesh {
+		return false
+	}
+	links, _ := m.cfg.DrainLinks(s.Request.Classes)
+	return slices.Contains(links, link)
+}
+
+// keptPaths says which class paths of a table stay in spite of a drain.
+func (m *maker) keptPaths(t *routing.Table, p *routing.Peers) {
+	if len(m.kept) > 0 {
+		m.condition("table/"+t.Name, "DrainKeepsPaths",
+			"class paths over %s stay in spite of a drain, as nothing else leads to these pods: %s", p.Link, some(m.kept))
+	}
+	m.kept = nil
+}
