@@ -25,6 +25,7 @@ type group struct {
 	localPref   uint32
 	med         uint32
 	prepend     uint8
+	looped      uint32 // the AS number that the path is said to have been through; 0: none
 }
 
 // originated is what we announce at present. The Loc-RIB holds each prefix once
@@ -53,6 +54,7 @@ func (s *speaker) announce(want *routing.Speak) []error {
 	for i := range want.Announce {
 		a := &want.Announce[i]
 		g, err := groupOf(a)
+		g.looped = looped(want, a)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("announce %s: %w", a.Prefix, err))
 		}
@@ -137,6 +139,18 @@ func groupOf(a *routing.Announcement) (group, error) {
 	}, errors.Join(errs...)
 }
 
+// looped returns our AS number for the marker of a drained node. It is for other
+// netclassds; everybody else takes such a path for one that has come round, and
+// leaves it (RFC 4271 §9.1.2). A BIRD that took it would find the node's address
+// by the marker and no longer by its link: its routes to the node, and the session
+// itself, would end.
+func looped(want *routing.Speak, a *routing.Announcement) uint32 {
+	if a.To == "" && a.Prefix == routing.DrainMarker(want.RouterID, routing.FamilyOf(a.Prefix.Addr())) {
+		return want.ASN
+	}
+	return 0
+}
+
 // pathOf is a path for the Loc-RIB. GoBGP sends a path that was originated
 // again only if an attribute differs, and what has changed is the policy: so
 // each carries its edition as a local preference, which the policy always
@@ -199,5 +213,5 @@ func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 func compareGroups(a, b group) int {
 	return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.family, b.family), a.nextHop.Compare(b.nextHop),
 		cmp.Compare(a.communities, b.communities), cmp.Compare(a.localPref, b.localPref),
-		cmp.Compare(a.med, b.med), cmp.Compare(a.prepend, b.prepend))
+		cmp.Compare(a.med, b.med), cmp.Compare(a.prepend, b.prepend), cmp.Compare(a.looped, b.looped))
 }

@@ -188,7 +188,25 @@ func TestExportPolicy(t *testing.T) {
 	}
 	a := udm.actions()
 	if !slices.Equal(a.Community.Communities, []string{"1:2"}) || !slices.Equal(a.LargeCommunity.Communities, []string{"1:2:3"}) ||
-		a.Med.Value != 5 || a.AsPrepend.Repeat != 1 || a.LocalPref.Value != defaultLocalPref || a.Nexthop.Address != hop.String() {
+		a.Med.Value != 5 || a.AsPrepend.Repeat != 1 || !a.AsPrepend.UseLeftMost || a.LocalPref.Value != defaultLocalPref || a.Nexthop.Address != hop.String() {
+		t.Errorf("%v", a)
+	}
+}
+
+// A node's own marker, and nothing else, looks as if it had come round to others.
+func TestLooped(t *testing.T) {
+	want := &routing.Speak{ASN: 64512, RouterID: netip.MustParseAddr("10.48.0.1")}
+	for prefix, asn := range map[string]uint32{"10.48.0.1/32": 64512, "100::a30:1/128": 64512, "10.48.0.2/32": 0, "10.244.1.0/24": 0} {
+		a := &routing.Announcement{Prefix: netip.MustParsePrefix(prefix)}
+		if got := looped(want, a); got != asn {
+			t.Errorf("%s: %d, want %d", prefix, got, asn)
+		}
+		a.To = "udm"
+		if got := looped(want, a); got != 0 {
+			t.Errorf("%s to a router: %d", prefix, got)
+		}
+	}
+	if a := (group{looped: 64512}).actions(); a.AsPrepend.GetAsn() != 64512 || a.AsPrepend.GetRepeat() != 1 {
 		t.Errorf("%v", a)
 	}
 }

@@ -140,7 +140,9 @@ func (g group) actions() *api.Actions {
 	if g.med != 0 {
 		a.Med = &api.MedAction{Type: api.MedAction_REPLACE, Value: int64(g.med)}
 	}
-	if g.prepend != 0 {
+	if g.looped != 0 {
+		a.AsPrepend = &api.AsPrependAction{Asn: g.looped, Repeat: 1}
+	} else if g.prepend != 0 {
 		a.AsPrepend = &api.AsPrependAction{UseLeftMost: true, Repeat: uint32(g.prepend)}
 	}
 	return a

@@ -71,7 +71,7 @@ func (s *speaker) listPaths(p *session) (paths []routing.Path, received uint32, 
 		}
 		received++
 		a := readAttributes(p.Key.Family, d.GetPaths()[0].GetPattrsBinary())
-		if a.passed(s.want.ASN, s.want.RouterID) {
+		if a.passed(s.want.ASN, s.want.RouterID) && !(a.noAdvertise && prefix.IsSingleIP()) {
 			return // what we announced comes round: not a path (RFC 4271 §9.1.2, RFC 4456 §8)
 		}
 		paths = append(paths, routing.Path{Prefix: prefix.Masked(), NextHop: a.nextHop, NoAdvertise: a.noAdvertise})

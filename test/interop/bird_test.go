@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ type birdPeer struct {
 	asn      uint32
 	password string
 	options  string // more lines for the protocol
+	export   string // what it is told; empty: BIRD's own routes
 }
 
 // bird starts BIRD with a session per family to each peer. It announces the
@@ -55,7 +57,7 @@ func (h *host) birdWith(more string, asn uint32, peers ...birdPeer) *bird {
 			if p.password != "" {
 				fmt.Fprintf(&c, " password %q;\n", p.password)
 			}
-			fmt.Fprintf(&c, " %s\n %s { import all; export where source = RTS_STATIC; next hop self; };\n}\n", p.options, f)
+			fmt.Fprintf(&c, " %s\n %s { import all; export %s; next hop self; };\n}\n", p.options, f, cmp.Or(p.export, "where source = RTS_STATIC"))
 		}
 	}
 	conf := filepath.Join(dir, "bird.conf")

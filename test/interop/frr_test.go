@@ -81,6 +81,13 @@ func (h *host) frr(as uint32, peers ...frrPeer) *frr {
 		}
 	}
 	h.start(exec.Command(zebra, "-N", f.name, "-f", "/dev/null"))
+	// bgpd looks for zebra once, and then not for seconds.
+	eventually(h.t, 10*time.Second, func() string {
+		if _, err := os.Stat(filepath.Join(dir, "zserv.api")); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	f.pid = h.start(exec.Command(bgpd, "-N", f.name, "-f", conf, "-p", "179"))
 	eventually(h.t, 10*time.Second, func() string {
 		if out := f.vtysh("show bgp summary json"); !strings.HasPrefix(strings.TrimSpace(out), "{") {
