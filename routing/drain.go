@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 )
@@ -111,7 +112,14 @@ type DrainLease struct {
 	Status   *DrainStatus  // of the holder, or of who carries out the request; nil: none
 	Version  string        // resourceVersion
 	Unusable string        // why it cannot be read or does not exist; empty: it is as said
+	// Malformed says what of Request and Status cannot be read and is ignored;
+	// Holder holds all the same.
+	Malformed string
 }
+
+// ErrDrainConflict says that the lock has been written by somebody else since it
+// was read.
+var ErrDrainConflict = errors.New("the drain lease has been changed by another meanwhile")
 
 // Refused is why a node must not be drained now. It names every reason.
 type Refused struct{ Reasons []string }

@@ -45,6 +45,7 @@ type Inventory struct {
 	// that is up is taken back because of them.
 	Services       []Service
 	ServicesSynced bool
+	ServicesStale  string // why the newest read failed; empty: nothing is wrong
 	// Drain is the lock of the cluster's drains; nil: there is none, or it has not
 	// been read yet.
 	Drain *DrainLease

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,11 @@ type origin struct {
 	podCIDRs    string
 	publish     string
 	annotations []string
+	protect     string
+	lease       inventory.LeaseName
+	// Services are read where some upstream is told of them.
+	services      bool
+	serviceLabels []string
 }
 
 func originOf(c *routing.Config) (origin, bool) {
@@ -39,21 +45,42 @@ func originOf(c *routing.Config) (origin, bool) {
 	case c.Cluster.Kubernetes == nil:
 		return origin{file: c.Cluster.NodesFile}, true
 	}
-	return origin{
+	o := origin{
 		kubernetes: *c.Cluster.Kubernetes, podCIDRs: c.Cluster.PodCIDRs, publish: c.Cluster.Publish, annotations: c.Annotations(),
-	}, true
+		protect: c.Drain.ProtectSelector, lease: inventory.LeaseName{Namespace: c.Drain.LeaseNamespace, Name: c.Drain.LeaseName},
+	}
+	o.services, o.serviceLabels = servicesOf(c)
+	return o, true
+}
+
+// servicesOf reports whether Services are announced, and which of their labels say
+// which of them are.
+func servicesOf(c *routing.Config) (announced bool, keys []string) {
+	if c.BGP == nil {
+		return false, nil
+	}
+	for i := range c.BGP.Upstreams {
+		if s := c.BGP.Upstreams[i].Advertise.Services; s != nil {
+			announced = true
+			keys = slices.AppendSeq(keys, maps.Keys(s.Selector))
+		}
+	}
+	slices.Sort(keys)
+	return announced, slices.Compact(keys)
 }
 
 func (o origin) equal(p origin) bool {
 	return o.file == p.file && o.kubernetes == p.kubernetes && o.podCIDRs == p.podCIDRs && o.publish == p.publish &&
-		slices.Equal(o.annotations, p.annotations)
+		slices.Equal(o.annotations, p.annotations) && o.protect == p.protect && o.lease == p.lease &&
+		o.services == p.services && slices.Equal(o.serviceLabels, p.serviceLabels)
 }
 
 // ofKubernetes returns the source of a configuration that has a cluster to ask.
 func ofKubernetes(o origin, stateDir string, log *slog.Logger) *inventory.Kubernetes {
 	return inventory.NewKubernetes(inventory.KubernetesOptions{
 		Kubeconfig: o.kubernetes.Kubeconfig, Context: o.kubernetes.Context, PodCIDRs: o.podCIDRs,
-		Annotations: o.annotations, StateDir: stateDir, Log: log,
+		Annotations: o.annotations, Protect: o.protect, Services: o.services, ServiceLabels: o.serviceLabels,
+		Lease: o.lease, StateDir: stateDir, Log: log,
 	})
 }
 

@@ -1,11 +1,7 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
-	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -22,37 +18,65 @@ const (
 	// patience is how long a source that has been read may be away before anyone
 	// hears of it. Watches end all the time, and begin again.
 	patience = 5 * time.Second
-	// copyGap is the least time between two copies on disk of nodes that change,
-	// copyAge the age at which one is made of nodes that do not.
+	// copyGap is the least time between two copies on disk of what changes,
+	// copyAge the age at which one is made of what does not.
 	copyGap, copyAge = 5 * time.Second, time.Hour
 )
 
 // collection is what the readers have told. Run's goroutine owns it.
 type collection struct {
-	generation int                        // of the connection
-	facts      []map[string]*routing.Node // of each resource, by the object's name
-	pending    []bool                     // resources that this connection has not read yet
-	dirty      bool                       // facts that have not been told of
-	errs       []error                    // why each cannot be read
-	hollow     string                     // what there is none of, where there was some
-	err        error                      // why there is no connection
-	since      time.Time                  // something is wrong; zero: nothing is
-	synced     bool                       // all have been read at least once
-	warned     bool                       // the log says that something is wrong
+	generation int               // of the connection
+	parts      []part            // of each resource, what it tells of
+	facts      []map[string]fact // of each resource, by the object's name
+	pending    []bool            // resources that this connection has not read yet
+	errs       []error           // why each cannot be read
+	err        error             // why there is no connection
+	hollow     string            // what there is none of, where there was some
+	standing   [parts]standing
+	lock       routing.DrainLease // as it was last read
+	complaints map[string]string  // of Services, by name, what the log has said of them
 
-	toldAt  time.Time // when to tell of changes; zero: there are none
+	toldAt time.Time // when to tell of changes; zero: there are none
+	copyAt time.Time // when to make a copy; zero: never
+	copied time.Time
+}
+
+// standing is how a part of the inventory stands.
+type standing struct {
+	dirty   bool      // facts that have not been told of
+	synced  bool      // all of it has been read at least once
+	warned  bool      // the log says that something is wrong
+	since   time.Time // something is wrong; zero: nothing is
 	staleAt time.Time // when to tell that something is wrong; zero: never
-	copyAt  time.Time // when to make a copy; zero: never
-	copied  time.Time
+}
+
+func newCollection(resources []resource) *collection {
+	c := &collection{complaints: make(map[string]string)}
+	for i := range resources {
+		c.parts = append(c.parts, resources[i].part)
+		c.facts = append(c.facts, make(map[string]fact))
+		c.pending = append(c.pending, true)
+		c.errs = append(c.errs, nil)
+	}
+	return c
+}
+
+// first returns the first of a part's resources; -1: it has none, and is not read.
+func (c *collection) first(p part) int { return slices.Index(c.parts, p) }
+
+// unread reports whether this connection has yet to read some of a part.
+func (c *collection) unread(p part) bool {
+	for i, pending := range c.pending {
+		if c.parts[i] == p && pending {
+			return true
+		}
+	}
+	return false
 }
 
 // collect takes in what the readers tell until ctx ends.
 func (k *Kubernetes) collect(ctx context.Context, events <-chan event, notify func()) {
-	n := len(k.resources)
-	c := &collection{facts: make([]map[string]*routing.Node, n), pending: make([]bool, n), errs: make([]error, n)}
-	for i := range n {
-		c.facts[i], c.pending[i] = make(map[string]*routing.Node), true
-	}
+	c := newCollection(k.resources)
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	for {
@@ -63,7 +87,7 @@ func (k *Kubernetes) collect(ctx context.Context, events <-chan event, notify fu
 		}
 		select {
 		case <-ctx.Done():
-			if c.synced && (c.since.IsZero() || !c.copyAt.IsZero()) {
+			if nodes := &c.standing[ofNodes]; nodes.synced && (nodes.since.IsZero() || !c.copyAt.IsZero()) {
 				k.save(c, time.Now())
 			}
 			return
@@ -71,8 +95,13 @@ func (k *Kubernetes) collect(ctx context.Context, events <-chan event, notify fu
 			c.take(e, time.Now())
 		case <-timer.C:
 			now := time.Now()
-			told, stale := at(&c.toldAt, now), at(&c.staleAt, now)
-			if told || stale {
+			tell := at(&c.toldAt, now)
+			for p := range c.standing {
+				if at(&c.standing[p].staleAt, now) {
+					tell = true
+				}
+			}
+			if tell {
 				k.publish(c, now, notify)
 			}
 			if at(&c.copyAt, now) {
@@ -85,10 +114,15 @@ func (k *Kubernetes) collect(ctx context.Context, events <-chan event, notify fu
 // due returns when something is to be done, or zero.
 func (c *collection) due() time.Time {
 	var due time.Time
-	for _, t := range []time.Time{c.toldAt, c.staleAt, c.copyAt} {
+	sooner := func(t time.Time) {
 		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
 			due = t
 		}
+	}
+	sooner(c.toldAt)
+	sooner(c.copyAt)
+	for p := range c.standing {
+		sooner(c.standing[p].staleAt)
 	}
 	return due
 }
@@ -110,35 +144,43 @@ func (c *collection) take(e event, now time.Time) {
 			c.pending[i] = true
 		}
 		c.generation, c.err = e.generation, e.err
-		c.judge(now)
+		for p := range parts {
+			c.judge(p, now)
+		}
 	case e.generation != c.generation:
 		// An old connection's reader, which is about to end.
 	case e.err != nil:
 		c.errs[e.resource] = e.err
-		c.judge(now)
+		c.judge(c.parts[e.resource], now)
 	case e.up:
 		c.errs[e.resource] = nil
-		c.judge(now)
-		if c.synced && now.Sub(c.copied) > copyAge {
+		c.judge(c.parts[e.resource], now)
+		if c.standing[ofNodes].synced && now.Sub(c.copied) > copyAge {
 			c.copyAt = now
 		}
 	case e.whole != nil:
 		c.facts[e.resource], c.pending[e.resource] = e.whole, false
-		c.changed(now)
+		c.changed(e.resource, now)
 		trim(len(e.whole))
-	case !equalFact(c.facts[e.resource][e.name], e.fact):
+	default:
+		was := c.facts[e.resource][e.name]
+		if sameFact(was, e.fact) {
+			return
+		}
 		if e.fact == nil {
 			delete(c.facts[e.resource], e.name)
 		} else {
 			c.facts[e.resource][e.name] = e.fact
 		}
-		c.changed(now)
+		if c.matters(e.resource, was, e.fact) {
+			c.changed(e.resource, now)
+		}
 	}
 }
 
-// changed has the nodes told of soon.
-func (c *collection) changed(now time.Time) {
-	c.dirty = true
+// changed has what a resource says told of soon.
+func (c *collection) changed(resource int, now time.Time) {
+	c.standing[c.parts[resource]].dirty = true
 	c.tellAt(now)
 }
 
@@ -148,135 +190,57 @@ func (c *collection) tellAt(now time.Time) {
 	}
 }
 
-// judge takes in whether something is wrong. What has just begun to be is told
-// of later, unless nothing has been read at all.
-func (c *collection) judge(now time.Time) {
-	if c.reason() == "" {
-		c.since, c.staleAt = time.Time{}, time.Time{}
+// judge takes in whether something is wrong with a part. What has just begun to be
+// is told of later, unless nothing has been read at all.
+func (c *collection) judge(p part, now time.Time) {
+	s := &c.standing[p]
+	if c.first(p) < 0 {
+		return
+	}
+	if c.reason(p) == "" {
+		s.since, s.staleAt = time.Time{}, time.Time{}
 		c.tellAt(now)
 		return
 	}
-	if c.since.IsZero() {
-		c.since = now
+	if s.since.IsZero() {
+		s.since = now
 	}
 	// A refusal comes twice, because what cannot be watched is then listed: the
 	// last word counts.
-	if c.staleAt = now.Add(settle); c.synced && c.staleAt.Before(c.since.Add(patience)) {
-		c.staleAt = c.since.Add(patience)
+	if s.staleAt = now.Add(settle); s.synced && s.staleAt.Before(s.since.Add(patience)) {
+		s.staleAt = s.since.Add(patience)
 	}
 }
 
-// reason says what is wrong; empty: nothing is.
-func (c *collection) reason() string {
+// reason says what is wrong with a part; empty: nothing is.
+func (c *collection) reason(p part) string {
 	if c.err != nil {
 		return c.err.Error()
 	}
-	if c.hollow != "" {
+	if p == ofNodes && c.hollow != "" {
 		return "read " + c.hollow + ": the API server has none at all any more, which is not believed"
 	}
 	var texts []string
-	for _, err := range c.errs {
-		if err != nil {
+	for i, err := range c.errs {
+		if err != nil && c.parts[i] == p {
 			texts = append(texts, err.Error())
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-// nodes joins what the resources say of each node, by name. A node is what has a
-// Node: what others say of another does not make it one.
-func (c *collection) nodes() []routing.Node {
-	nodes := make([]routing.Node, 0, len(c.facts[0]))
-	for _, n := range c.facts[0] {
-		nodes = append(nodes, *n)
+// old returns what is to be said of a part that cannot be read, once it has lasted
+// long enough, and since when: it is of then what is known of it. The time is zero
+// if it has never been read.
+func (c *collection) old(p part, now time.Time) (reason string, since time.Time) {
+	s := &c.standing[p]
+	switch reason = c.reason(p); {
+	case reason == "":
+		return "", time.Time{}
+	case !s.synced:
+		return reason, time.Time{}
+	case now.Sub(s.since) < patience:
+		return "", time.Time{}
 	}
-	slices.SortFunc(nodes, func(a, b routing.Node) int { return cmp.Compare(a.Name, b.Name) })
-	for _, facts := range c.facts[1:] {
-		// By the objects' names, because a map has no order, and a node's first
-		// pod CIDR is its first.
-		of := make(map[string][]netip.Prefix, len(nodes))
-		for _, name := range slices.Sorted(maps.Keys(facts)) {
-			of[facts[name].Name] = append(of[facts[name].Name], facts[name].PodCIDRs...)
-		}
-		for i := range nodes {
-			nodes[i].PodCIDRs = of[nodes[i].Name]
-		}
-	}
-	return nodes
-}
-
-// publish tells of what has changed.
-func (k *Kubernetes) publish(c *collection, now time.Time, notify func()) {
-	last := k.current.Load()
-	next := *last
-	if c.dirty && !slices.Contains(c.pending, true) {
-		c.dirty = false
-		nodes := c.nodes()
-		if hollow := k.hollow(c, last); hollow != c.hollow {
-			c.hollow = hollow
-			c.judge(now)
-		}
-		if c.hollow == "" {
-			if !c.synced || !slices.EqualFunc(nodes, last.Nodes, equalNode) {
-				next.Nodes = nodes
-				c.copyAt = c.copied.Add(copyGap)
-			}
-			c.synced = true
-		}
-	}
-	reason := c.reason()
-	switch late := now.Sub(c.since) >= patience; {
-	case !c.synced && reason != "":
-		next.Stale = reason
-	case c.synced && reason != "" && late:
-		next.Stale, next.AsOf = reason, c.since
-	case c.synced:
-		next.Synced, next.Stale, next.AsOf = true, "", time.Time{}
-	}
-	if next.Synced == last.Synced && next.Stale == last.Stale && slices.EqualFunc(next.Nodes, last.Nodes, equalNode) {
-		return
-	}
-	switch {
-	case next.Stale != "" && !c.warned:
-		c.warned = true
-		k.opt.Log.Warn("nodes not read", slog.String("source", k.String()), slog.String("error", next.Stale), slog.Bool("kept", next.Known()))
-	case next.Stale == "" && (last.Stale != "" || !last.Synced):
-		c.warned = false
-		k.opt.Log.Info("nodes read", slog.String("source", k.String()), slog.Int("nodes", len(next.Nodes)))
-	}
-	k.current.Store(&next)
-	notify()
-}
-
-// hollow returns the resource of which there is nothing, where there was something.
-// We run on a node with pods: an API server that has none has lost its memory,
-// or the definition of what tells of them.
-func (k *Kubernetes) hollow(c *collection, last *routing.Inventory) string {
-	for i := range k.resources {
-		if len(c.facts[i]) == 0 && slices.ContainsFunc(last.Nodes, func(n routing.Node) bool { return i == 0 || len(n.PodCIDRs) > 0 }) {
-			return k.resources[i].String()
-		}
-	}
-	return ""
-}
-
-// save makes a copy on disk of what has been read.
-func (k *Kubernetes) save(c *collection, now time.Time) {
-	c.copied = now
-	taken := now
-	if !c.since.IsZero() {
-		taken = c.since
-	}
-	if err := k.copy.save(k.current.Load().Nodes, taken); err != nil {
-		k.opt.Log.Warn("copy of the nodes not saved", slog.Any("error", err))
-	}
-}
-
-func equalFact(a, b *routing.Node) bool {
-	return a == b || a != nil && b != nil && equalNode(*a, *b)
-}
-
-func equalNode(a, b routing.Node) bool {
-	return a.Name == b.Name && slices.Equal(a.PodCIDRs, b.PodCIDRs) && slices.Equal(a.InternalIPs, b.InternalIPs) &&
-		maps.Equal(a.Annotations, b.Annotations)
+	return reason, s.since
 }

@@ -131,8 +131,9 @@ func (k *Kubernetes) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// clientFor returns a client of one group and version. Nodes come as protobuf;
-// what is defined by a CustomResourceDefinition is served as JSON only.
+// clientFor returns a client of one group and version. The API server's own kinds
+// come as protobuf; what is defined by a CustomResourceDefinition is served as
+// JSON only.
 func clientFor(config *rest.Config, gv schema.GroupVersion) (*rest.RESTClient, error) {
 	c := rest.CopyConfig(config)
 	c.UserAgent = userAgent
@@ -141,6 +142,8 @@ func clientFor(config *rest.Config, gv schema.GroupVersion) (*rest.RESTClient, e
 	c.APIPath = "/apis"
 	if gv.Group == "" {
 		c.APIPath = "/api"
+	}
+	if builtIn[gv] {
 		c.ContentType = "application/vnd.kubernetes.protobuf"
 		c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	}

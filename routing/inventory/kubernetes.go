@@ -2,10 +2,12 @@ package inventory
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"netclass.dev/routing"
@@ -13,10 +15,14 @@ import (
 
 // KubernetesOptions say which API server to read, and what of it.
 type KubernetesOptions struct {
-	Kubeconfig, Context string   // no kubeconfig: the credentials of the pod
-	PodCIDRs            string   // node | ciliumnode | calico
-	Annotations         []string // of Nodes, that are used; sorted
-	StateDir            string   // where the last good copy is kept; empty: nowhere
+	Kubeconfig, Context string    // no kubeconfig: the credentials of the pod
+	PodCIDRs            string    // node | ciliumnode | calico
+	Annotations         []string  // of Nodes, that are used; sorted
+	Protect             string    // a label selector of protected nodes; empty: none is
+	Services            bool      // Services of type LoadBalancer are used
+	ServiceLabels       []string  // of Services, that are used; sorted
+	Lease               LeaseName // that of drains; without a name none is read
+	StateDir            string    // where the last good copy is kept; empty: nowhere
 	Log                 *slog.Logger
 }
 
@@ -29,24 +35,51 @@ type Kubernetes struct {
 
 	current atomic.Pointer[routing.Inventory]
 	client  atomic.Pointer[rest.RESTClient] // for core/v1, of the newest connection
+	leases  atomic.Pointer[rest.RESTClient] // for coordination.k8s.io/v1
 }
 
 // NewKubernetes returns the source, with the nodes of the last good copy if there
 // is one.
 func NewKubernetes(opt KubernetesOptions) *Kubernetes {
-	k := &Kubernetes{opt: opt, resources: resources(opt.PodCIDRs, opt.Annotations)}
-	k.copy = copyFile{dir: opt.StateDir, origin: k.origin()}
+	k := &Kubernetes{opt: opt}
+	k.resources = resources(&k.opt, k.protected())
+	k.copy = copyFile{dir: opt.StateDir, origin: k.origin(), boot: bootID(), protect: opt.Protect}
 	inventory := &routing.Inventory{Source: k.String(), Stale: "the API server has not been asked yet"}
-	switch nodes, taken, err := k.copy.load(); {
+	switch c, err := k.copy.load(); {
 	case err != nil:
 		opt.Log.Warn("copy of the nodes not usable", slog.Any("error", err))
-	case nodes != nil:
-		inventory.Nodes, inventory.AsOf = nodes, taken
-		trim(len(nodes))
-		opt.Log.Info("copy of the nodes read", slog.Int("nodes", len(nodes)), slog.Time("taken", taken))
+	case c != nil:
+		inventory.Nodes, inventory.AsOf = c.nodes, c.taken
+		if opt.Services {
+			inventory.Services = c.services
+		}
+		trim(len(c.nodes))
+		opt.Log.Info("copy of the nodes read", slog.Int("nodes", len(c.nodes)), slog.Time("taken", c.taken))
 	}
 	k.current.Store(inventory)
 	return k
+}
+
+// CheckSelector reports what is wrong with a label selector as Protect has it.
+func CheckSelector(text string) error {
+	if _, err := labels.Parse(text); err != nil {
+		return fmt.Errorf("read label selector %q: %w", text, err)
+	}
+	return nil
+}
+
+// protected returns the selector of protected nodes. One that cannot be read
+// protects them all.
+func (k *Kubernetes) protected() labels.Selector {
+	if k.opt.Protect == "" {
+		return labels.Nothing()
+	}
+	s, err := labels.Parse(k.opt.Protect)
+	if err != nil {
+		k.opt.Log.Warn("selector of protected nodes not usable; all nodes are protected", slog.Any("error", err))
+		return labels.Everything()
+	}
+	return s
 }
 
 func (k *Kubernetes) String() string {

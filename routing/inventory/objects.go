@@ -5,23 +5,28 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"netclass.dev/routing"
 )
 
-// resource is a kind of object that tells of nodes.
+// resource is a kind of object that is read.
 type resource struct {
+	part   part // what it tells of
 	plural string
 	// versions are the groups and versions that may serve it, the best first.
 	versions []schema.GroupVersion
-	object   runtime.Object        // an empty one
-	list     func() runtime.Object // an empty list
-	// fact takes what is used out of an object; nil: it says nothing of a node.
-	fact func(object any) *routing.Node
+	// namespace, fields and labels say which of its objects; empty: all.
+	namespace, fields, labels string
+	object                    runtime.Object        // an empty one
+	list                      func() runtime.Object // an empty list
+	// fact takes what is used out of an object; nil: it says nothing.
+	fact func(object any) fact
 }
 
 func (r *resource) String() string {
@@ -31,44 +36,75 @@ func (r *resource) String() string {
 	return r.plural
 }
 
-// resources returns the kinds of objects that the nodes and their pod CIDRs are
-// read from: the Nodes first.
-func resources(podCIDRs string, annotations []string) []resource {
-	nodes := resource{
-		plural: "nodes", versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
+// resources returns the kinds of objects that are read, each part's together, in
+// the parts' order.
+func resources(opt *KubernetesOptions, protected labels.Selector) []resource {
+	all := append([]resource{{
+		part: ofNodes, plural: "nodes", versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
 		object: &corev1.Node{}, list: func() runtime.Object { return &corev1.NodeList{} },
-		fact: func(o any) *routing.Node { return ofNode(o.(*corev1.Node), podCIDRs == "node", annotations) },
+		fact: func(o any) fact { return ofNode(o.(*corev1.Node), opt.PodCIDRs == "node", opt.Annotations, protected) },
+	}}, cidrResources(opt.PodCIDRs)...)
+	if opt.Services {
+		all = append(all, resource{
+			part: ofServices, plural: "services", versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
+			fields: fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)).String(),
+			object: &corev1.Service{}, list: func() runtime.Object { return &corev1.ServiceList{} },
+			fact: func(o any) fact { return ofService(o.(*corev1.Service), opt.ServiceLabels) },
+		}, resource{
+			part: ofServices, plural: "endpointslices", versions: []schema.GroupVersion{discoveryv1.SchemeGroupVersion},
+			// Those of headless Services, which have no address, may be the most.
+			labels: "!" + corev1.IsHeadlessService,
+			object: &discoveryv1.EndpointSlice{}, list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
+			fact: func(o any) fact { return ofSlice(o.(*discoveryv1.EndpointSlice)) },
+		})
 	}
+	if opt.Lease.Name != "" {
+		all = append(all, resource{
+			part: ofDrain, plural: "leases", versions: []schema.GroupVersion{coordinationv1.SchemeGroupVersion},
+			namespace: opt.Lease.Namespace, fields: fields.OneTermEqualSelector("metadata.name", opt.Lease.Name).String(),
+			object: &coordinationv1.Lease{}, list: func() runtime.Object { return &coordinationv1.LeaseList{} },
+			fact: func(o any) fact { return ofLease(o.(*coordinationv1.Lease)) },
+		})
+	}
+	return all
+}
+
+// cidrResources returns the kind of object that holds the nodes' pod CIDRs, where
+// the Nodes do not.
+func cidrResources(podCIDRs string) []resource {
 	switch podCIDRs {
 	case "ciliumnode":
-		return []resource{nodes, {
-			plural: "ciliumnodes", versions: []schema.GroupVersion{{Group: "cilium.io", Version: "v2"}},
+		return []resource{{
+			part: ofNodes, plural: "ciliumnodes", versions: []schema.GroupVersion{{Group: "cilium.io", Version: "v2"}},
 			object: &ciliumNode{}, list: func() runtime.Object { return &ciliumNodeList{} },
-			fact: func(o any) *routing.Node { return o.(*ciliumNode).fact() },
+			fact: func(o any) fact { return o.(*ciliumNode).fact() },
 		}}
 	case "calico":
-		return []resource{nodes, {
-			plural: "blockaffinities", versions: []schema.GroupVersion{
+		return []resource{{
+			part: ofNodes, plural: "blockaffinities", versions: []schema.GroupVersion{
 				// The first needs nothing but the API server itself; the second
 				// is often served by a pod, whose routes may be ours to make.
 				{Group: "crd.projectcalico.org", Version: "v1"},
 				{Group: "projectcalico.org", Version: "v3"},
 			},
 			object: &blockAffinity{}, list: func() runtime.Object { return &blockAffinityList{} },
-			fact: func(o any) *routing.Node { return o.(*blockAffinity).fact() },
+			fact: func(o any) fact { return o.(*blockAffinity).fact() },
 		}}
 	}
-	return []resource{nodes}
+	return nil
 }
 
 // newScheme knows the few kinds that are read, and no others: the scheme of all
 // of Kubernetes costs more memory than the nodes of a large cluster.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	core := corev1.SchemeGroupVersion
-	s.AddKnownTypes(core, &corev1.Node{}, &corev1.NodeList{})
-	metav1.AddToGroupVersion(s, core)
-	for _, r := range append(resources("ciliumnode", nil)[1:], resources("calico", nil)[1:]...) {
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Service{}, &corev1.ServiceList{})
+	s.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	s.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
+	for gv := range builtIn {
+		metav1.AddToGroupVersion(s, gv)
+	}
+	for _, r := range append(cidrResources("ciliumnode"), cidrResources("calico")...) {
 		for _, gv := range r.versions {
 			s.AddKnownTypeWithName(gv.WithKind(kindOf(r.object)), r.object)
 			s.AddKnownTypeWithName(gv.WithKind(kindOf(r.object)+"List"), r.list())
@@ -78,20 +114,31 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
+// builtIn are the groups of the API server's own kinds, which it serves as
+// protobuf too.
+var builtIn = map[schema.GroupVersion]bool{
+	corev1.SchemeGroupVersion: true, discoveryv1.SchemeGroupVersion: true, coordinationv1.SchemeGroupVersion: true,
+}
+
 func kindOf(o runtime.Object) string {
-	switch o.(type) {
-	case *ciliumNode:
+	if _, is := o.(*ciliumNode); is {
 		return "CiliumNode"
-	case *blockAffinity:
-		return "BlockAffinity"
 	}
-	return "Node"
+	return "BlockAffinity"
 }
 
 // ofNode takes what is used out of a Node. Strings of the object that are kept
 // are its own: nothing else of it is kept alive by them.
-func ofNode(n *corev1.Node, podCIDRs bool, annotations []string) *routing.Node {
-	node := &routing.Node{Name: n.Name}
+func ofNode(n *corev1.Node, podCIDRs bool, annotations []string, protected labels.Selector) fact {
+	node := &nodeFact{
+		Name: n.Name, UID: string(n.UID), NotReady: true,
+		Cordoned: n.Spec.Unschedulable, Protected: protected.Matches(labels.Set(n.Labels)),
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			node.NotReady = false
+		}
+	}
 	for _, a := range n.Status.Addresses {
 		if a.Type != corev1.NodeInternalIP {
 			continue
@@ -128,98 +175,4 @@ func prefixes(texts []string) []netip.Prefix {
 		}
 	}
 	return out
-}
-
-// ciliumNode is what is used of Cilium's object of the same name: the pools that
-// its operator has given to the node of that name.
-type ciliumNode struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		IPAM struct {
-			PodCIDRs []string `json:"podCIDRs"`
-		} `json:"ipam"`
-	} `json:"spec"`
-}
-
-type ciliumNodeList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []ciliumNode `json:"items"`
-}
-
-func (c *ciliumNode) fact() *routing.Node {
-	return &routing.Node{Name: c.Name, PodCIDRs: prefixes(c.Spec.IPAM.PodCIDRs)}
-}
-
-func (c *ciliumNode) DeepCopyObject() runtime.Object {
-	out := *c
-	c.DeepCopyInto(&out.ObjectMeta)
-	out.Spec.IPAM.PodCIDRs = slices.Clone(c.Spec.IPAM.PodCIDRs)
-	return &out
-}
-
-func (l *ciliumNodeList) DeepCopyObject() runtime.Object {
-	out := *l
-	l.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]ciliumNode, len(l.Items))
-	for i := range l.Items {
-		out.Items[i] = *l.Items[i].DeepCopyObject().(*ciliumNode)
-	}
-	return &out
-}
-
-// blockAffinity is what is used of Calico's object of the same name: that a
-// block of addresses is a node's.
-type blockAffinity struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		CIDR    string    `json:"cidr"`
-		Node    string    `json:"node"`
-		State   string    `json:"state"`
-		Deleted looseBool `json:"deleted"`
-	} `json:"spec"`
-}
-
-type blockAffinityList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []blockAffinity `json:"items"`
-}
-
-// fact says that the block is the node's. While the affinity is pending, another
-// node may yet get the block; while its deletion is, it is being given back.
-func (b *blockAffinity) fact() *routing.Node {
-	cidrs := prefixes([]string{b.Spec.CIDR})
-	if bool(b.Spec.Deleted) || b.Spec.State != "" && b.Spec.State != "confirmed" || len(cidrs) == 0 || b.Spec.Node == "" {
-		return nil
-	}
-	return &routing.Node{Name: b.Spec.Node, PodCIDRs: cidrs}
-}
-
-func (b *blockAffinity) DeepCopyObject() runtime.Object {
-	out := *b
-	b.DeepCopyInto(&out.ObjectMeta)
-	return &out
-}
-
-func (l *blockAffinityList) DeepCopyObject() runtime.Object {
-	out := *l
-	l.DeepCopyInto(&out.ListMeta)
-	out.Items = make([]blockAffinity, len(l.Items))
-	for i := range l.Items {
-		out.Items[i] = *l.Items[i].DeepCopyObject().(*blockAffinity)
-	}
-	return &out
-}
-
-// looseBool is true or "true": Calico's two groups write it differently.
-type looseBool bool
-
-// UnmarshalJSON reads either form. What is neither is not true: one object that
-// is not as expected must not make all of them unreadable.
-func (b *looseBool) UnmarshalJSON(data []byte) error {
-	*b = strings.Trim(string(data), `"`) == "true"
-	return nil
 }

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-
-	"netclass.dev/routing"
 )
 
 // backoff is how often an API server that is away, refuses or lacks a kind of
@@ -32,11 +30,11 @@ type event struct {
 	// begun: a new connection reads everything anew; until it has, what is known
 	// stays. An error says why there is none.
 	begun bool
-	whole map[string]*routing.Node // all there is, by the object's name; nil: not told
-	name  string                   // an object that is as fact says; empty: not told
-	fact  *routing.Node            // nil: gone, or says nothing
-	err   error                    // why it cannot be read
-	up    bool                     // it is being watched
+	whole map[string]fact // all there is, by the object's name; nil: not told
+	name  string          // an object that is as fact says; empty: not told
+	fact  fact            // nil: gone, or says nothing
+	err   error           // why it cannot be read
+	up    bool            // it is being watched
 }
 
 // tell sends an event unless ctx ends first.
@@ -63,6 +61,9 @@ func (k *Kubernetes) read(ctx context.Context, config *rest.Config, generation i
 	}
 	tell(ctx, events, event{generation: generation, begun: true})
 	k.client.Store(all[0].clients[0])
+	if last := all[len(all)-1]; last.part == ofDrain {
+		k.leases.Store(last.clients[0])
+	}
 	for _, r := range all {
 		b := backoff
 		reflector := cache.NewReflectorWithOptions(r, r.object, &store{reader: r, ctx: ctx}, cache.ReflectorOptions{
@@ -103,7 +104,7 @@ func (r *reader) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // is well: only a watch does.
 func (r *reader) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list := r.list()
-	err := r.client().Get().Resource(r.plural).VersionedParams(&o, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(list)
+	err := r.get(&o).Do(ctx).Into(list)
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
@@ -114,7 +115,7 @@ func (r *reader) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 // WatchWithContext watches the resource.
 func (r *reader) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
-	w, err := r.client().Get().Resource(r.plural).VersionedParams(&o, metav1.ParameterCodec).MaxRetries(0).Watch(ctx)
+	w, err := r.get(&o).Watch(ctx)
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
@@ -126,7 +127,12 @@ func (r *reader) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	}), nil
 }
 
-func (r *reader) client() *rest.RESTClient { return r.clients[r.version.Load()] }
+// get is a request for those of the resource's objects that are read.
+func (r *reader) get(o *metav1.ListOptions) *rest.Request {
+	o.FieldSelector, o.LabelSelector = r.fields, r.labels
+	return r.clients[r.version.Load()].Get().Namespace(r.namespace).Resource(r.plural).
+		VersionedParams(o, metav1.ParameterCodec).MaxRetries(0)
+}
 
 // failed tells why the resource cannot be read.
 func (r *reader) failed(ctx context.Context, err error) {
@@ -138,6 +144,10 @@ func (r *reader) failed(ctx context.Context, err error) {
 		err = fmt.Errorf("read %s: the API server does not accept the credentials: %w", r, err)
 	case apierrors.IsForbidden(err):
 		err = fmt.Errorf("read %s: the API server does not allow it: %w", r, err)
+		if r.part != ofNodes {
+			// A release that did not read it needed no right to.
+			err = fmt.Errorf("%w; %s", err, manifestHint)
+		}
 	case apierrors.IsNotFound(err):
 		// Another version of it may be there, and is tried next.
 		r.version.Store((r.version.Load() + 1) % int32(len(r.clients)))
@@ -169,7 +179,7 @@ type store struct {
 // item is an object's name and what is used of it.
 type item struct {
 	name string
-	fact *routing.Node
+	fact fact
 }
 
 // Transformer has the reflector keep items in the place of objects while it reads
@@ -186,7 +196,11 @@ func (s *store) item(object any) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	return item{m.GetName(), s.fact(object)}, nil
+	name := m.GetName()
+	if namespace := m.GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return item{name, s.fact(object)}, nil
 }
 
 // Add implements the reflector's store.
@@ -212,7 +226,7 @@ func (s *store) Delete(object any) error {
 
 // Replace implements the reflector's store.
 func (s *store) Replace(objects []any, _ string) error {
-	whole := make(map[string]*routing.Node, len(objects))
+	whole := make(map[string]fact, len(objects))
 	for _, o := range objects {
 		i, err := s.item(o)
 		if err != nil {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"netclass.dev/routing"
 )
 
 // TestTrim has memory given back after many nodes were read, also when they are
@@ -28,23 +26,23 @@ func TestTrim(t *testing.T) {
 		}
 		freed = 0
 	}
-	facts := func(n int) map[string]*routing.Node {
-		all := make(map[string]*routing.Node)
+	facts := func(n int) map[string]fact {
+		all := make(map[string]fact)
 		for i := range n {
 			name := fmt.Sprint("node-", i)
-			all[name] = &routing.Node{Name: name}
+			all[name] = &nodeFact{Name: name}
 		}
 		return all
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := &collection{facts: make([]map[string]*routing.Node, 1), pending: make([]bool, 1), errs: make([]error, 1)}
+		c := newCollection(make([]resource, 1))
 		c.take(event{whole: facts(many + 1)}, time.Now())
 		want("many of the API", 1)
 		c.take(event{whole: facts(many + 1)}, time.Now())
 		want("the same anew", 1)
 		c.take(event{whole: facts(many)}, time.Now())
 		want("few of the API", 0)
-		c.take(event{name: "another", fact: &routing.Node{Name: "another"}}, time.Now())
+		c.take(event{name: "another", fact: &nodeFact{Name: "another"}}, time.Now())
 		want("one", 0)
 
 		file := filepath.Join(t.TempDir(), "nodes.yaml")
