@@ -94,7 +94,7 @@ func (a *app) root() *cobra.Command {
 		Long: `netclassctl asks the netclassd of this node.
 
 Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
-(status, verify, explain), 4 not found, 5 timed out.`,
+(status, health, verify, explain), 4 not found, 5 timed out.`,
 		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -120,7 +120,7 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	flags.BoolVarP(&a.ipv4, "ipv4", "4", false, "only IPv4, where families can be told apart")
 	flags.BoolVarP(&a.ipv6, "ipv6", "6", false, "only IPv6, where families can be told apart")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.status(), a.classes(), a.table(), a.rules(), a.peers(), a.nodes(), a.plan(), a.watch(), a.explain(), a.verify(), a.reload(), a.version())
+	root.AddCommand(a.status(), a.health(), a.classes(), a.table(), a.rules(), a.peers(), a.nodes(), a.plan(), a.watch(), a.explain(), a.verify(), a.reload(), a.version())
 	return root
 }
 
