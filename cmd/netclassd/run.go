@@ -15,6 +15,7 @@ import (
 	"netclass.dev/routing"
 	"netclass.dev/routing/alarm"
 	"netclass.dev/routing/engine"
+	"netclass.dev/routing/health"
 	"netclass.dev/routing/intent"
 	"netclass.dev/routing/kernel"
 	"netclass.dev/routing/speaker"
@@ -54,6 +55,8 @@ func run(f flags) error {
 	defer k.Close()
 
 	d := &daemon{flags: f, log: log, ctx: ctx}
+	d.health = health.New(func() { d.engine.Look() })
+	defer d.health.Close()
 	d.notifier.init(log.Logger, d.State)
 	sp := speaker.New(speaker.Config{Notify: func() { d.engine.Look() }, Log: log.Logger})
 	clock, err := alarm.New(func() { d.engine.Look() })
@@ -65,7 +68,7 @@ func run(f flags) error {
 	d.engine = engine.New(engine.Options{
 		Kernel: k, Speaker: sp, Oracle: k, Inventory: d.inventory, Node: f.nodeName,
 		StateDir: f.stateDir, Version: version.String(), Log: log.Logger, Meddler: k.Meddler,
-		Passed: d.notifier.passed,
+		Passed: d.notifier.passed, Unready: d.health.Unready,
 		Alarm: func(wait time.Duration) {
 			if err := clock.In(wait); err != nil {
 				log.Error("alarm not set", "error", err)
@@ -142,6 +145,7 @@ type daemon struct {
 	ctx      context.Context // of the process
 	log      *logger
 	engine   *engine.Engine
+	health   *health.Health
 	notifier notifier
 
 	reloading sync.Mutex // one reload at a time
@@ -212,6 +216,7 @@ func (d *daemon) use(c *routing.Config) {
 		status.LoadedAt = time.Now()
 	}
 	d.engine.Configure(c, status, passwords(c, d.log.Logger))
+	d.health.Watch(readyURLs(c))
 }
 
 // policy returns what is to become of what is ours when we end, and why.
