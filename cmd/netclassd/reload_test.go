@@ -13,6 +13,7 @@ import (
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/engine"
+	"netclass.dev/routing/health"
 )
 
 // TestReloadOfNothing: a file that is gone or empty takes nothing out of force.
@@ -20,6 +21,7 @@ func TestReloadOfNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(io.Discard, routing.Log{})}
 	d.engine = engine.New(engine.Options{Log: slog.New(slog.DiscardHandler)})
+	d.health = health.New(d.engine.Look)
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -75,6 +77,7 @@ classes: [{name: pod-pod, link: pod0, traffic: [{from: pods, to: pods}]}]
 	var log bytes.Buffer
 	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(&log, routing.Log{Format: "text"})}
 	d.engine = engine.New(engine.Options{Log: slog.New(slog.DiscardHandler)})
+	d.health = health.New(d.engine.Look)
 	for _, validateOnly := range []bool{true, false} {
 		if log.Len() > 0 {
 			t.Errorf("a file that is only checked is logged: %s", &log)
