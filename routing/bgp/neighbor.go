@@ -126,7 +126,8 @@ func (s *speaker) setNeighbor(addr string, n *routing.Neighbor, restarting bool)
 	case p.neighbor == *n && p.failed == "":
 		return nil
 	case p.failed == "" && sameSession(&p.neighbor, n):
-		p.neighbor, p.look = *n, true
+		p.neighbor = *n
+		s.watch.put(happening{addr: addr, kind: updated}) // its limit may be another
 		s.dialer.retime(addr, n.Timers)
 		if _, err := s.bgp.UpdatePeer(background, &api.UpdatePeerRequest{Peer: s.peerConfig(n)}); err != nil {
 			return fmt.Errorf("update peer %s: %w", n.Key, err)

@@ -198,4 +198,3 @@ func TestUnsentSlow(t *testing.T) {
 	}
 	t.Logf("%d unsent with nothing read; all left %s after the last was read", full, eventually(t, 2*time.Second, unsent(s, k)))
 }
-
