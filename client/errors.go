@@ -64,6 +64,13 @@ func IsTimeout(err error) bool {
 	return is(err, codes.DeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// IsLost reports whether the daemon, or the connection to it, has gone away without
+// a word.
+func IsLost(err error) bool {
+	var gone *UnreachableError
+	return errors.As(err, &gone) || is(err, codes.Unavailable) && Reason(err) == ""
+}
+
 // IsPermission reports whether the caller may not do this: by the daemon's word,
 // or because the socket is closed to them.
 func IsPermission(err error) bool {

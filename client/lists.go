@@ -3,6 +3,11 @@ package client
 import (
 	"context"
 	"iter"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "netclass.dev/proto/netclass/v1"
 )
@@ -119,6 +124,20 @@ func (c *Client) ListNodes(ctx context.Context) (*pb.ListNodesResponse, error) {
 	return whole, nil
 }
 
+// Node returns one node with how the knowledge of them stands.
+func (c *Client) Node(ctx context.Context, name string) (*pb.ListNodesResponse, error) {
+	whole, err := c.ListNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(whole.GetNodes(), func(n *pb.Node) bool { return n.GetName() == name })
+	if at < 0 {
+		return nil, &Error{status.Newf(codes.NotFound, "there is no node %q", name)}
+	}
+	whole.Nodes = whole.GetNodes()[at : at+1]
+	return whole, nil
+}
+
 // Plan returns what the next pass would do. It fails with Changed when a pass
 // came between two pages of a long plan.
 func (c *Client) Plan(ctx context.Context, family pb.Family) (*pb.GetPlanResponse, error) {
@@ -138,25 +157,9 @@ func (c *Client) Plan(ctx context.Context, family pb.Family) (*pb.GetPlanRespons
 // Watch tells of every object, then Synced, then of each change, until ctx is
 // done or the daemon stops: an error is the last that it gives.
 func (c *Client) Watch(ctx context.Context) iter.Seq2[*pb.WatchResponse, error] {
-	return func(yield func(*pb.WatchResponse, error) bool) {
-		ctx, cancel := context.WithCancel(ctx) // ends the stream when the caller stops early
-		defer cancel()
-		stream, err := c.api.Watch(ctx, &pb.WatchRequest{})
-		if err != nil {
-			yield(nil, c.explain(err))
-			return
-		}
-		for {
-			event, err := stream.Recv()
-			if err != nil {
-				yield(nil, c.explain(err))
-				return
-			}
-			if !yield(event, nil) {
-				return
-			}
-		}
-	}
+	return receive(ctx, c, func(ctx context.Context) (grpc.ServerStreamingClient[pb.WatchResponse], error) {
+		return c.api.Watch(ctx, &pb.WatchRequest{})
+	})
 }
 
 // Collect gathers a list.

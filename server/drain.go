@@ -85,7 +85,7 @@ func (s *Server) carryOut(ctx context.Context, ask routing.DrainRequest, do func
 	}
 	s.log.LogAttrs(ctx, level, what+" asked for", append([]slog.Attr{slog.String("node", ask.Node), slog.String("by", ask.By)}, asked...)...)
 
-	box := newReports()
+	box := newReports(ask.Undrain)
 	err := s.follow(ctx, box, ask, do, send)
 	return s.drainError(ctx, err, what, ask.Node, box.newest())
 }

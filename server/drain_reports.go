@@ -14,6 +14,7 @@ const maxReports = 64
 // reports is what a drain says on its way to a caller. Who says it never waits for
 // who reads it: a drain must not hang on a terminal that is stopped.
 type reports struct {
+	undrain bool
 	mu      sync.Mutex
 	waiting []report
 	last    *routing.DrainStatus
@@ -27,14 +28,25 @@ type report struct {
 	done   bool
 }
 
-func newReports() *reports { return &reports{news: make(chan struct{}, 1)} }
+func newReports(undrain bool) *reports {
+	return &reports{undrain: undrain, news: make(chan struct{}, 1)}
+}
 
 // put takes a report. It takes the place of an older one with the same words, and
 // of the newest where too many wait.
 func (r *reports) put(st routing.DrainStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.add(report{&st, st.Progress.Final() && st.Progress.Error == ""})
+	r.add(report{&st, r.well(&st)})
+}
+
+// well reports whether what was asked for is done with this.
+func (r *reports) well(st *routing.DrainStatus) bool {
+	wanted := routing.DrainDone
+	if r.undrain {
+		wanted = routing.DrainEnded
+	}
+	return st.Progress.Phase == wanted && st.Progress.Error == ""
 }
 
 func (r *reports) add(next report) {

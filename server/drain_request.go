@@ -55,7 +55,7 @@ func (s *Server) drainRequest(ctx context.Context, req *pb.DrainNodeRequest) (ro
 	ask.Force, ask.Holder, ask.KeepEgress = req.GetForce(), req.GetHolder(), req.GetKeepEgress()
 	switch {
 	case ask.Holder != "" && !ask.Force:
-		return ask, badField("holder", "is whose lock is taken by force: it needs force")
+		return ask, badField("holder", "goes with force only: the lock is taken from it")
 	case ask.Holder != "" && !nodeName.MatchString(ask.Holder):
 		return ask, badField("holder", "is not the name of a node")
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -38,10 +39,29 @@ func (s *Server) Explain(ctx context.Context, req *pb.ExplainRequest) (*pb.Expla
 	}
 	v := s.view()
 	resp := &pb.ExplainResponse{}
+	if req.GetFamily() == pb.Family_FAMILY_UNSPECIFIED && len(list) > 1 {
+		list = slices.DeleteFunc(slices.Clone(list), func(e *routing.Explanation) bool { return !v.configured(routing.FamilyOf(e.Flow.Dst)) })
+	}
 	for _, e := range list {
 		resp.Explanations = append(resp.Explanations, v.explanation(e))
 	}
 	return resp, nil
+}
+
+// configured reports whether the configuration has networks of the family: in one
+// that it does not speak of, nothing is promised and nobody asked. Without any
+// networks it leaves both open.
+func (v *view) configured(f routing.Family) bool {
+	some := false
+	for _, n := range v.config.Networks {
+		for _, p := range n.Prefixes {
+			if routing.FamilyOf(p.Addr()) == f {
+				return true
+			}
+			some = true
+		}
+	}
+	return !some
 }
 
 // questionError gives the error of Explain or Verify its status.

@@ -39,9 +39,7 @@ func (a *app) classes() *cobra.Command {
 			a.classTable(list)
 			return nil
 		}),
-		ValidArgsFunction: a.complete(func(ctx context.Context, c *client.Client) ([]string, error) {
-			return names(c.Classes(ctx), (*pb.Class).GetName)
-		}),
+		ValidArgsFunction: a.complete(classNames),
 	}
 }
 

@@ -60,10 +60,8 @@ func Main(args []string, env Env) int {
 	a := &app{env: env}
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
-	root.SetOut(env.Out)
-	root.SetErr(env.Err)
 	err := root.ExecuteContext(ctx)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.As(err, new(exitWith)) {
 		return exitOK // Ctrl-C is how a watch ends
 	}
 	return a.report(err)
@@ -120,7 +118,10 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	flags.BoolVarP(&a.ipv4, "ipv4", "4", false, "only IPv4, where families can be told apart")
 	flags.BoolVarP(&a.ipv6, "ipv6", "6", false, "only IPv6, where families can be told apart")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.status(), a.health(), a.classes(), a.table(), a.rules(), a.peers(), a.nodes(), a.plan(), a.watch(), a.explain(), a.verify(), a.reload(), a.version())
+	root.AddCommand(a.status(), a.health(), a.classes(), a.table(), a.rules(), a.peers(), a.nodes(), a.plan(), a.watch(), a.explain(), a.verify(), a.drain(), a.undrain(), a.reload(), a.version())
+	root.SetOut(a.env.Out)
+	root.SetErr(a.env.Err)
+	completion(root)
 	return root
 }
 

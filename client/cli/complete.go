@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,4 +51,34 @@ func names[T any](all iter.Seq2[T, error], name func(T) string) ([]string, error
 		}
 	}
 	return list, nil
+}
+
+// completeFlag completes the value of a flag; one that is repeated is given other
+// names each time.
+func (a *app) completeFlag(cmd *cobra.Command, flag string, list func(context.Context, *client.Client) ([]string, error)) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, part string) ([]string, cobra.ShellCompDirective) {
+		return a.complete(list)(cmd, nil, part)
+	})
+}
+
+// completion makes the command that writes shells' completions refuse a shell that
+// it does not know: it would show its help and seem to have done its work.
+func completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		var shells []string
+		for _, shell := range cmd.Commands() {
+			shells = append(shells, shell.Name())
+		}
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return fmt.Errorf("completion is for %s, not %q", strings.Join(shells, ", "), args[0])
+		}
+	}
 }

@@ -79,15 +79,13 @@ is 0); or the kernel answers something else than its rules and routes give.`,
 	flags.StringVar(&req.Source, "from", "", "where the packet comes from: an address, a node, pod, node, world or vip")
 	flags.StringVar(&req.Iif, "in", "", "the link that it arrives by")
 	flags.Var((*mark)(&req.Mark), "mark", "its fwmark, decimal or 0x…")
-	_ = cmd.RegisterFlagCompletionFunc("from", func(cmd *cobra.Command, _ []string, part string) ([]string, cobra.ShellCompDirective) {
-		return a.complete(ends)(cmd, nil, part)
-	})
+	a.completeFlag(cmd, "from", ends)
 	return cmd
 }
 
 // ends completes what a packet may come from or go to.
 func ends(ctx context.Context, c *client.Client) ([]string, error) {
-	nodes, err := names(c.Nodes(ctx), (*pb.Node).GetName)
+	nodes, err := nodeNames(ctx, c)
 	return append([]string{"pod", "node", "world", "vip"}, nodes...), err
 }
 

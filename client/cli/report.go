@@ -16,11 +16,14 @@ import (
 // report prints an error in one line and returns the exit code for it.
 func (a *app) report(err error) int {
 	var ran runError
+	var own exitWith
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errDegraded):
 		return exitDegraded
+	case errors.Is(err, errRefused):
+		return exitError
 	case !errors.As(err, &ran):
 		_, _ = fmt.Fprintf(a.env.Err, "netclassctl: %s\n", clean(err.Error()))
 		return exitUsage
@@ -35,6 +38,8 @@ func (a *app) report(err error) int {
 		}
 	}
 	switch {
+	case errors.As(err, &own):
+		return own.code
 	case client.IsNotFound(err):
 		return exitNotFound
 	case client.IsTimeout(err):
@@ -51,6 +56,8 @@ func (a *app) describe(err error) string {
 		return fmt.Sprintf("%v (be root%s)", err, socketGroup(a.socket))
 	case errors.As(err, &unreachable):
 		return err.Error() + " (is it running? --socket)"
+	case errors.As(err, new(exitWith)):
+		return err.Error()
 	case client.IsTimeout(err):
 		return fmt.Sprintf("no answer from netclassd at %s within %v", a.socket, a.timeout)
 	}

@@ -51,6 +51,9 @@ func (a *app) dashboard(s *pb.Status) {
 		{"Classes", partLine(s.GetClassesReady(), s.GetClasses(), "ready")},
 		{"Tables", partLine(s.GetTablesReady(), s.GetTables(), "ready")},
 		{"Router", a.routerLine(s)},
+		{"Drain", a.drainLine(s.GetDrain())},
+		{"", cell{drainDetail(s.GetDrain()), plain}},
+		{"Others", cell{prefixed("drained: ", strings.Join(s.GetDrainedNodes(), ", ")), fair}},
 	})
 	if len(s.GetConditions()) == 0 {
 		a.footer("no conditions")

@@ -42,12 +42,16 @@ func TestTranscripts(t *testing.T) {
 	}
 	states := map[string]*routing.State{
 		"healthy": servertest.Healthy(), "faulty": servertest.Faulty(), "violated": violated(), "idle": servertest.Idle(),
+		"drained": servertest.Drained(),
 	}
 	for name, st := range states {
 		if name != "idle" {
 			source := servertest.NewSource(st)
 			answers(source)
 			st.Verified, _ = source.OnVerify(t.Context(), true)
+			if r := &st.Verified.Router; !r.Proven && !r.ByChoice { // the engine says so as well
+				st.Conditions = append(st.Conditions, routing.Condition{Object: "router", Reason: "Misrouted", Message: r.Reason, Since: servertest.Now})
+			}
 		}
 	}
 	for _, file := range files {
@@ -61,6 +65,7 @@ func TestTranscripts(t *testing.T) {
 			source := servertest.NewSource(states[name])
 			source.OnReload = reload(name)
 			answers(source)
+			servertest.Draining(source)
 			socket := servertest.Start(t, source)
 			want, err := os.ReadFile(file)
 			if err != nil {
@@ -73,7 +78,8 @@ func TestTranscripts(t *testing.T) {
 					continue
 				}
 				out, errs, code := run(width, append([]string{"--socket", socket}, strings.Fields(command)...)...)
-				fmt.Fprintf(&got, "$ netclassctl%s\n%s", command, out)
+				// A line that is written over ends in an arrow.
+				fmt.Fprintf(&got, "$ netclassctl%s\n%s", command, strings.ReplaceAll(out, "\r\x1b[K", "↵\n"))
 				for line := range strings.Lines(errs) {
 					got.WriteString("! " + strings.ReplaceAll(line, socket, "SOCKET"))
 				}

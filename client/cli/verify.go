@@ -134,6 +134,11 @@ func (a *app) routerLine(s *pb.Status) cell {
 		return cell{} // there is nothing to prove
 	}
 	c := proof(s.GetRouter())
+	for _, condition := range s.GetConditions() {
+		if condition.GetObject() == "router" && condition.GetMessage() == s.GetRouter().GetReason() {
+			c.text = "NOT PROVEN (" + condition.GetReason() + ", see below)"
+		}
+	}
 	c.text = "never carries cluster traffic: " + c.text
 	if r := s.GetRouter(); r.GetProven() {
 		c.text += fmt.Sprintf(", %s looked at %s ago", count(r.GetChecked(), "flow"), a.since(r.GetTime()))

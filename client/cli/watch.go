@@ -117,7 +117,12 @@ func (a *app) objectLine(o *pb.Object) (cell, string) {
 		}
 		return session(v.Peer), join("; ", v.Peer.GetRemoteAddress(), held, why(v.Peer))
 	case *pb.Object_Node:
-		return cell{text: "Known"}, join(",", v.Node.GetPodCidrs()...)
+		d := v.Node.GetDrain()
+		state := drainWord(d)
+		if d == nil {
+			state.text = "Known"
+		}
+		return state, join("; ", nodeStatus(v.Node), join(",", v.Node.GetPodCidrs()...), d.GetMessage(), d.GetReason())
 	case *pb.Object_Condition:
 		return cell{v.Condition.GetReason(), fair}, v.Condition.GetMessage()
 	}

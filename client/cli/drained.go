@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"strings"
+
+	pb "netclass.dev/proto/netclass/v1"
+)
+
+// drainWord is how far a drain is, in one word.
+func drainWord(d *pb.Drain) cell {
+	tones := map[pb.DrainPhase]tone{
+		pb.DrainPhase_DRAIN_PHASE_WAITING: fair, pb.DrainPhase_DRAIN_PHASE_DRAINING: fair, pb.DrainPhase_DRAIN_PHASE_DRAINED: fair,
+		pb.DrainPhase_DRAIN_PHASE_UNDRAINING: fair, pb.DrainPhase_DRAIN_PHASE_ROLLING_BACK: bad,
+	}
+	return cell{camel(d.GetPhase(), "DRAIN_PHASE_"), tones[d.GetPhase()]}
+}
+
+// drainLine says how a drain stands, since when and by whom it was asked for.
+func (a *app) drainLine(d *pb.Drain) cell {
+	if d == nil {
+		return cell{}
+	}
+	c := drainWord(d)
+	switch d.GetPhase() {
+	case pb.DrainPhase_DRAIN_PHASE_DRAINING, pb.DrainPhase_DRAIN_PHASE_UNDRAINING:
+		if step := stepName(d.GetStep()); step != "" {
+			c.text += " (" + step + ")"
+		}
+	}
+	by := prefixed("by ", d.GetBy())
+	if d.GetByCordon() {
+		by = "as the Node is cordoned"
+	}
+	if d.GetForced() {
+		by = join(", ", by, "forced")
+	}
+	c.text = join(": ", join(" ", c.text, prefixed("for ", a.since(d.GetSince())), by), d.GetReason())
+	return c
+}
+
+// drainDetail is what else there is to know of a drain.
+func drainDetail(d *pb.Drain) string {
+	egress := ""
+	if d.GetKeepEgress() {
+		egress = "egress kept"
+	}
+	return join("; ", d.GetMessage(), prefixed("only ", strings.Join(d.GetClasses(), ", ")), egress, ratesText(d.GetRates()), prefixed("lock: ", d.GetLock()))
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "netclass.dev/proto/netclass/v1"
+)
+
+// ratesPause is the least time between two lines of rates that stay: where they
+// cannot be written over.
+const ratesPause = 5 * time.Second
+
+// progress shows a drain or undrain as it goes on.
+type progress struct {
+	app    *app
+	what   string // "drain" or "undrain"
+	node   string // as asked for; empty: the one that answers
+	forced bool
+	dryRun bool
+
+	begin time.Time
+	costs []string
+	last  proto.Message // the newest response
+	drain *pb.Drain     // of it
+	done  bool
+	steps int // responses that were a step of this run
+
+	said    string // the newest line of a step
+	onRates bool   // the cursor is in a line that is written over
+	rates   time.Time
+}
+
+// show prints what a response has that is new.
+func (p *progress) show(d *pb.Drain, done bool) {
+	first := p.drain == nil
+	p.drain, p.done = d, done
+	if d.GetNode() != "" {
+		p.node = d.GetNode()
+	}
+	if !done {
+		p.steps++
+	}
+	if p.app.format == formatJSON || p.app.format == formatYAML {
+		return
+	}
+	if first && len(p.costs) > 0 {
+		p.app.say("draining %s costs:\n", p.named())
+		for _, c := range p.costs {
+			p.app.say("  - ")
+			p.app.fold(cell{text: clean(c)}, 4)
+		}
+	}
+	if p.dryRun {
+		return
+	}
+	p.step(d, done)
+	if len(d.GetRates()) > 0 && !done {
+		p.showRates(d.GetRates())
+	}
+}
+
+// step prints a line when there is a word that has not been said.
+func (p *progress) step(d *pb.Drain, done bool) {
+	word := cell{text: stepName(d.GetStep())}
+	switch d.GetPhase() {
+	case pb.DrainPhase_DRAIN_PHASE_WAITING:
+		word = cell{"waiting", fair}
+	case pb.DrainPhase_DRAIN_PHASE_ROLLING_BACK:
+		word = cell{"rolling back", bad}
+	case pb.DrainPhase_DRAIN_PHASE_UNDRAINED, pb.DrainPhase_DRAIN_PHASE_DRAINED:
+		word.text = ""
+	}
+	line := word.text + "\x00" + d.GetMessage()
+	if line == p.said || done || word.text == "" && d.GetMessage() == "" {
+		return
+	}
+	p.said = line
+	p.clear()
+	a := p.app
+	a.say("%6s  %s", short(a.env.Now().Sub(p.begin)), a.paint(word))
+	if d.GetMessage() == "" {
+		a.say("\n")
+		return
+	}
+	a.say("%*s", max(len("graceful shutdown")-len(word.text), 0)+2, "")
+	a.fold(cell{text: clean(d.GetMessage())}, 6+2+len("graceful shutdown")+2)
+}
+
+// stepName names a step as people read it.
+func stepName(s pb.DrainStep) string {
+	if s == pb.DrainStep_DRAIN_STEP_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s.String(), "DRAIN_STEP_"), "_", " "))
+}
+
+// showRates tells what passes over the links: on a terminal in one line that the
+// next takes the place of, elsewhere now and then.
+func (p *progress) showRates(list []*pb.LinkRate) {
+	text := clean(ratesText(list))
+	a, now := p.app, p.app.env.Now()
+	age := fmt.Sprintf("%6s  ", short(now.Sub(p.begin)))
+	switch {
+	case p.rewrites():
+		p.clear()
+		a.say("%s", a.paint(cell{shorten(age+text, a.env.Width-1), faint}))
+		p.onRates = true
+	case p.rates.IsZero() || now.Sub(p.rates) >= ratesPause:
+		p.rates = now
+		a.say("%s%s\n", age, text)
+	}
+}
+
+// ratesText is empty where none are known.
+func ratesText(list []*pb.LinkRate) string {
+	var parts []string
+	for _, r := range list {
+		parts = append(parts, fmt.Sprintf("%s %s in %s out", r.GetLink(), rate(r.GetReceivedPacketsPerSecond()), rate(r.GetSentPacketsPerSecond())))
+	}
+	return prefixed("packets/s: ", strings.Join(parts, ", "))
+}
+
+// rate shows packets per second: a tenth matters only where there are few.
+func rate(pps float64) string {
+	if pps < 10 && pps != float64(int(pps)) {
+		return fmt.Sprintf("%.1f", pps)
+	}
+	return fmt.Sprintf("%.0f", pps)
+}
+
+// rewrites reports whether a line can be written over.
+func (p *progress) rewrites() bool {
+	return p.app.env.Width > 0 && p.app.env.Getenv("TERM") != "dumb"
+}
+
+// clear takes the line of rates away.
+func (p *progress) clear() {
+	if p.onRates {
+		p.app.say("\r\x1b[K")
+		p.onRates = false
+	}
+}
+
+// end says that it went well.
+func (p *progress) end() {
+	a := p.app
+	if a.format == formatJSON || a.format == formatYAML {
+		return
+	}
+	word := cell{"DRAINED", good}
+	if p.what == "undrain" {
+		word.text = "UNDRAINED"
+	}
+	switch took := short(a.env.Now().Sub(p.begin)); {
+	case p.dryRun:
+		a.say("%s can be drained now\n", p.named())
+	case p.steps > 0:
+		a.say("%s %s in %s\n", a.paint(word), p.named(), took)
+	default: // it was so before
+		a.say("%s %s%s\n", a.paint(word), p.named(), prefixed(" already, for ", a.since(p.drain.GetSince())))
+	}
+}
+
+// named is the node in a sentence.
+func (p *progress) named() string { return either(clean(p.node), "this node") }
+
+// goesOn says what becomes of a drain that nobody follows, and what to do.
+func (p *progress) goesOn() string {
+	back := ""
+	if p.what == "drain" {
+		back = strings.TrimSpace(", netclassctl undrain "+clean(p.node)) + " takes it back"
+	}
+	return fmt.Sprintf("the %s of %s goes on: netclassctl nodes shows how far it is%s", p.what, p.named(), back)
+}
+
+// leftBehind says how a node is after a failure.
+func (p *progress) leftBehind() string {
+	if p.what == "drain" && p.drain.GetPhase() == pb.DrainPhase_DRAIN_PHASE_UNDRAINED {
+		return p.named() + " is as it was before"
+	}
+	return "netclassctl status on " + p.named() + " says how it is now"
+}
