@@ -14,7 +14,7 @@ DEMO_PACKAGES := ip:iproute2 nft:nftables bird:bird2
 TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev
 
 # Packages whose tests run under the race detector: those with goroutines.
-RACE := ./routing/engine/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
+RACE := ./routing/engine/... ./routing/drain/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
 
 # Packages that watch real daemons by the clock: one after the other, so that they
 # do not measure each other.

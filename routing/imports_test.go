@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"routing/kernel":              {"routing"},
 	"routing/bgp":                 {"routing", "proto/netclass/speaker/v1"},
 	"routing/speaker":             {"routing", "proto/netclass/speaker/v1"},
+	"routing/drain":               {"routing"},
 	"routing/engine":              {"routing", "routing/plan", "routing/fib", "routing/promise"},
 	"proto/netclass/v1":           {},
 	"proto/netclass/speaker/v1":   {"routing"},

@@ -14,6 +14,7 @@ import (
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/alarm"
+	"netclass.dev/routing/drain"
 	"netclass.dev/routing/engine"
 	"netclass.dev/routing/health"
 	"netclass.dev/routing/intent"
@@ -84,14 +85,16 @@ func run(f flags) error {
 		log.Info("idle until there is a configuration", "config", f.config, "reason", why(f.config))
 	}
 
+	d.drainer = d.newDrainer(k)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { d.engine.Run(ctx) })
+	tasks.Go(func() { d.drainer.Run(ctx) })
 	tasks.Go(func() { d.reloadOn(hangups) })
 	tasks.Go(func() { giveBack(ctx, d.engine) })
 	if config.Idle() {
 		tasks.Go(d.waitForConfig)
 	}
-	served := server.New(server.Config{Source: d, Log: log.Logger, Readers: config.API.Readers, Admins: config.API.Admins}).Serve(ctx, listener)
+	served := server.New(server.Config{Source: d, Drains: d, Log: log.Logger, Readers: config.API.Readers, Admins: config.API.Admins}).Serve(ctx, listener)
 	if ctx.Err() == nil {
 		// Without its socket nobody can see or change the daemon; it is better
 		// started anew. The kernel is kept as it is meanwhile.
@@ -147,6 +150,7 @@ type daemon struct {
 	engine   *engine.Engine
 	health   *health.Health
 	notifier notifier
+	drainer  *drain.Drainer
 
 	reloading sync.Mutex // one reload at a time
 	nodes     atomic.Pointer[nodes]

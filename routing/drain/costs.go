@@ -1,0 +1,77 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+
+	"netclass.dev/routing"
+)
+
+// costs says what a drain costs, each in a sentence; only what applies.
+func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
+	cfg, links := s.Config.Config, drainable(s, req)
+	if cfg == nil {
+		return nil
+	}
+	for i := range cfg.Tables {
+		t := &cfg.Tables[i]
+		if d := t.Routes.Default; d != nil && slices.Contains(links, d.Link) && hasDefault(s, t.ID, d.Link) {
+			if req.KeepEgress {
+				said = append(said, fmt.Sprintf("the pods' way out stays on %s, as asked for: that link is not free", d.Link))
+			} else {
+				said = append(said, fmt.Sprintf("pods reach the world by %s instead of %s; connections that are masqueraded on %s are reset", mainDefault(s), d.Link, d.Link))
+			}
+		}
+	}
+	if n := toRouters(s, req); n > 0 {
+		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)))
+	}
+	for i := range cfg.Tables {
+		p := cfg.Tables[i].Routes.Peers
+		if p == nil || !slices.Contains(links, p.Link) {
+			continue
+		}
+		switch {
+		case p.Fallback.Main:
+			said = append(said, fmt.Sprintf("pod to pod traffic of this node leaves %s for where the main table leads", p.Link))
+		case !p.Fallback.None():
+			said = append(said, fmt.Sprintf("pod to pod traffic of this node moves from %s to %s, and shares it with what else is there", p.Link, p.Fallback.Link))
+		}
+	}
+	return said
+}
+
+func prefixes(n int) string {
+	if n == 1 {
+		return "packets to the one prefix that routers are told of here"
+	}
+	return fmt.Sprintf("packets to the %d prefixes that routers are told of here", n)
+}
+
+// hasDefault reports whether a table has its default over a link.
+func hasDefault(s *routing.State, id routing.TableID, link string) bool {
+	return s.Kernel != nil && slices.ContainsFunc(s.Kernel.Routes, func(r routing.Route) bool {
+		return r.Table == id && r.Dst.Bits() == 0 && r.Link == link
+	})
+}
+
+// mainDefault names the link of main's default, of each family if they differ.
+func mainDefault(s *routing.State) string {
+	var links []string
+	for _, f := range routing.Families {
+		best := routing.Route{Metric: ^uint32(0)}
+		for i := range s.Kernel.Routes {
+			r := &s.Kernel.Routes[i]
+			if r.Table == routing.MainID && r.Family() == f && r.Dst.Bits() == 0 && r.Link != "" && !r.Type.Reject() && r.Metric < best.Metric {
+				best = *r
+			}
+		}
+		if best.Link != "" && !slices.Contains(links, best.Link) {
+			links = append(links, best.Link)
+		}
+	}
+	if len(links) == 0 {
+		return "no link (main has no default)"
+	}
+	return list(links)
+}

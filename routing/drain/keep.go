@@ -1,0 +1,108 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// keepLock sees that others are kept from draining as long as this node is drained:
+// a lease that has been lost is taken again, and what somebody else has written into
+// it is put right.
+func (d *Drainer) keepLock(ctx context.Context) {
+	if now := time.Now(); now.Before(d.rejoinAt) {
+		return
+	}
+	d.rejoinAt = time.Time{}
+	if d.rec.Marker {
+		d.holdBy(d.markerName())
+		return
+	}
+	l, s := d.lease(), d.opt.Engine.State()
+	seen := s.Inventory.Drain
+	if l == nil || seen == nil || seen.Unusable != "" {
+		return // nobody else can take it now either
+	}
+	uid, id := holderOf(seen)
+	self := s.Inventory.Node(s.Node)
+	switch {
+	case self == nil || self.UID == "":
+	case uid == self.UID && id == d.rec.Request.ID:
+		d.holdBy(d.leaseName())
+		if st := seen.Status; st == nil || st.Request.Node != s.Node {
+			// An answer to somebody may just be there: it is given time to be read.
+			if d.strangeAt.IsZero() {
+				d.strangeAt = time.Now()
+			}
+			if d.rejoinAt = d.strangeAt.Add(rejoinGap); time.Now().Before(d.rejoinAt) {
+				return
+			}
+			d.scribe.answer(d.status, nil)
+			d.rejoinAt = time.Now().Add(rejoinGap)
+		}
+		d.strangeAt = time.Time{}
+	default:
+		if err := d.takeLease(ctx, l); err != nil {
+			d.rejoinAt = time.Now().Add(rejoinGap)
+			if _, taken := errors.AsType[*routing.Refused](err); taken {
+				d.holdBy("nobody: " + err.Error())
+			}
+			return
+		}
+		d.holdBy(d.leaseName())
+	}
+}
+
+// holdBy notes who keeps others from draining, and shows it where that is news.
+func (d *Drainer) holdBy(lock string) {
+	if d.lock == lock {
+		return
+	}
+	d.lock = lock
+	if strings.HasPrefix(lock, "nobody") {
+		d.log.Warn("drain without a lock", "lock", lock)
+	}
+	d.say(d.status.Progress.Message, d.status.Progress.Rates)
+}
+
+// orphan takes up a drain of this node that only the lease remembers, as when the
+// state directory was lost: what it says holds until it is undrained.
+func (d *Drainer) orphan(ctx context.Context, s *routing.State) {
+	l, self := d.lease(), s.Inventory.Node(s.Node)
+	seen := s.Inventory.Drain
+	if l == nil || self == nil || self.UID == "" || seen == nil || d.rec.Releasing || time.Now().Before(d.rejoinAt) {
+		return
+	}
+	d.rejoinAt = time.Time{}
+	uid, id := holderOf(seen)
+	if uid != self.UID || d.ended[id] {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	lease, err := readLease(ctx, l)
+	if err != nil {
+		d.rejoinAt = time.Now().Add(leaseGap)
+		return
+	}
+	if lease.Holder != seen.Holder {
+		return
+	}
+	r := record{
+		Request: routing.DrainRequest{Node: s.Node, Reason: "the lease says so", By: "netclassd", At: time.Now()},
+		Phase:   routing.DrainGoing, Step: routing.DrainClaim, Since: time.Now(), Locked: true,
+	}
+	if st := lease.Status; st != nil && st.Request.Node == s.Node {
+		r.Request = st.Request
+		if p := st.Progress.Phase; p == routing.DrainUndoing || p == routing.DrainBack || p == routing.DrainEnded {
+			r.Phase = routing.DrainUndoing // nothing is left but to free it
+		}
+	}
+	r.Request.ID = id
+	d.rec, d.callers, d.said, d.costs = r, nil, progress{}, nil
+	d.mustSave()
+	d.log.Warn("drain taken up from the lease", "id", id, "by", r.Request.By, "phase", string(r.Phase))
+}

@@ -1,0 +1,282 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// Times of the lease.
+const (
+	callTime    = 5 * time.Second  // of one call of the API
+	leaseTime   = 10 * time.Second // until a lease that cannot be had is given up
+	releaseTime = 5 * time.Second  // until a lease that cannot be freed no longer holds up an undrain
+	leaseGap    = 500 * time.Millisecond
+	freeGap     = 5 * time.Second  // between tries to free it after that
+	rejoinGap   = 10 * time.Second // between looks at a lease that is not as it should be
+)
+
+// claim wins the lock, and sees that it is still safe then.
+func (d *Drainer) claim(ctx context.Context) error {
+	d.rec.Step = routing.DrainClaim
+	if err := d.save(); err != nil {
+		return err
+	}
+	d.say(texts[routing.DrainClaim], nil)
+	var err error
+	if l := d.lease(); l != nil && !d.rec.Marker {
+		err = d.winLease(ctx, l)
+	} else {
+		err = d.winMarker(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	req := &d.rec.Request
+	if reasons := unsafe(d.opt.Engine.State(), req, !d.rec.Marker, true); len(reasons) > 0 && !req.Force {
+		return &routing.Refused{Reasons: reasons}
+	}
+	return nil
+}
+
+// winLease takes the lease, or says who has it.
+func (d *Drainer) winLease(ctx context.Context, l Lease) error {
+	giveUp := time.Now().Add(leaseTime)
+	for {
+		if d.hear() {
+			return errTurned
+		}
+		err := d.takeLease(ctx, l)
+		_, refused := errors.AsType[*routing.Refused](err)
+		switch {
+		case err == nil:
+			d.lock = d.leaseName()
+			return nil
+		case refused || ctx.Err() != nil:
+			return err
+		case errors.Is(err, routing.ErrDrainConflict):
+			continue // somebody was quicker: see who
+		case time.Now().After(giveUp) && d.rec.Request.Force:
+			d.lock = "nobody: " + err.Error()
+			d.log.Warn("drain forced", "by", d.rec.Request.By, "id", d.rec.Request.ID, "although", "the lease cannot be taken: "+err.Error())
+			return nil
+		case time.Now().After(giveUp):
+			return &routing.Refused{Reasons: []string{"the lease that keeps others from draining cannot be taken: " + err.Error()}}
+		}
+		if err := d.pause(ctx, time.Now().Add(leaseGap)); err != nil {
+			return err
+		}
+	}
+}
+
+// takeLease takes the lease if it is free, ours, of a Node that is gone, or to be
+// taken by force.
+func (d *Drainer) takeLease(ctx context.Context, l Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	s := d.opt.Engine.State()
+	self := s.Inventory.Node(s.Node)
+	if self == nil || self.UID == "" {
+		return errors.New("the UID of this Node is not known")
+	}
+	lease, err := readLease(ctx, l)
+	if err != nil {
+		return err
+	}
+	if reason := d.heldBy(s, lease); reason != "" {
+		return &routing.Refused{Reasons: []string{reason}}
+	}
+	next := *lease
+	next.Holder, next.Status = self.UID+"/"+d.rec.Request.ID, d.status
+	if lease.Holder != "" && lease.Holder != next.Holder {
+		d.log.Warn("drain lease taken over", "from", lease.Holder, "by", d.rec.Request.By, "id", d.rec.Request.ID)
+	}
+	if _, err = l.WriteDrain(ctx, &next); err != nil {
+		return fmt.Errorf("take the drain lease: %w", err)
+	}
+	return nil
+}
+
+// readLease reads a lease that can be used.
+func readLease(ctx context.Context, l Lease) (*routing.DrainLease, error) {
+	lease, err := l.ReadDrain(ctx)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the drain lease: %w", err)
+	case lease == nil:
+		return nil, errors.New("read the drain lease: there is none")
+	case lease.Unusable != "":
+		return nil, errors.New("the drain lease cannot be used: " + lease.Unusable)
+	}
+	return lease, nil
+}
+
+// heldBy says which other node has the lease; empty: it can be taken.
+func (d *Drainer) heldBy(s *routing.State, lease *routing.DrainLease) string {
+	return heldByOther(s, lease, &d.rec.Request)
+}
+
+// heldByOther is the same for a request that has not begun. A Node that is gone
+// frees its lock; but who is gone, only nodes that have been read can say.
+func heldByOther(s *routing.State, lease *routing.DrainLease, req *routing.DrainRequest) string {
+	uid, id := holderOf(lease)
+	if uid == "" || id == req.ID {
+		return ""
+	}
+	holder := nodeOf(s, uid)
+	switch {
+	case holder == s.Node:
+		return ""
+	case holder == "" && s.Inventory.Synced && s.Inventory.Stale == "":
+		return ""
+	case holder == "":
+		return fmt.Sprintf("the drain lease is held by the Node with UID %s, which is not known: wait until the nodes have been read", uid)
+	case req.Force && req.Holder == holder:
+		return ""
+	}
+	text := holder + " holds the drain lease"
+	if st := lease.Status; st != nil && st.Request.Node == holder {
+		text = fmt.Sprintf("%s is %s since %s%s", holder, doing(st.Progress.Phase), st.Since.UTC().Format(time.RFC3339), because(&st.Request))
+	}
+	return fmt.Sprintf("%s: undrain it first, or take the lock from it by --force --holder %s", text, holder)
+}
+
+// because says who wanted a drain, and why.
+func because(req *routing.DrainRequest) string {
+	text := " by " + req.By
+	if req.Reason != "" {
+		text += ", " + fmt.Sprintf("%q", req.Reason)
+	}
+	return " (" + strings.TrimPrefix(text, " ") + ")"
+}
+
+// doing names a phase in a sentence.
+func doing(p routing.DrainPhase) string {
+	switch p {
+	case routing.DrainDone:
+		return "drained"
+	case routing.DrainUndoing, routing.DrainBack:
+		return "being undrained"
+	}
+	return "being drained"
+}
+
+func nodeOf(s *routing.State, uid string) string {
+	for i := range s.Inventory.Nodes {
+		if s.Inventory.Nodes[i].UID == uid {
+			return s.Inventory.Nodes[i].Name
+		}
+	}
+	return ""
+}
+
+// holderOf returns the UID of the Node that holds a lease and the ID of its drain;
+// both empty: it is free.
+func holderOf(lease *routing.DrainLease) (uid, id string) {
+	uid, id, _ = strings.Cut(lease.Holder, "/")
+	return uid, id
+}
+
+// leaseName names the lease for people.
+func (d *Drainer) leaseName() string {
+	if c := d.opt.Engine.State().Config.Config; c != nil {
+		return "lease " + c.Drain.LeaseNamespace + "/" + c.Drain.LeaseName
+	}
+	return "lease"
+}
+
+// stillOurs sees after a restart that nobody has taken the lock meanwhile. While
+// that cannot be seen it is: nobody takes it but by force.
+func (d *Drainer) stillOurs(ctx context.Context) error {
+	if d.rec.Marker {
+		d.lock = d.markerName()
+		return nil
+	}
+	d.lock = d.leaseName()
+	l := d.lease()
+	if l == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	lease, err := readLease(ctx, l)
+	if err == nil {
+		if _, id := holderOf(lease); id == d.rec.Request.ID {
+			return nil
+		}
+		err = d.takeLease(ctx, l)
+	}
+	s := d.opt.Engine.State()
+	if _, taken := errors.AsType[*routing.Refused](err); taken && s.Inventory.Synced {
+		return fmt.Errorf("the lock has been taken from it meanwhile: %w", errors.New(d.heldBy(s, lease)))
+	}
+	if err != nil {
+		d.log.Warn("drain goes on without a look at its lease", "error", err)
+	}
+	return nil
+}
+
+// release frees the lease at the end of an undrain. Where the API is away that
+// holds up nobody for long: it is tried again later.
+func (d *Drainer) release(ctx context.Context, last *routing.DrainStatus) {
+	giveUp := time.Now().Add(releaseTime)
+	for {
+		err := d.freeLease(ctx, last)
+		if err == nil {
+			d.rec.Releasing, d.freeAt = false, time.Time{}
+			return
+		}
+		if time.Now().After(giveUp) || ctx.Err() != nil {
+			d.lock = "the lease still names this node: " + err.Error()
+			d.freeAt = time.Now().Add(freeGap)
+			d.log.Warn("drain lease not freed yet: it is tried again", "error", err)
+			return
+		}
+		_ = d.pause(ctx, time.Now().Add(leaseGap))
+	}
+}
+
+// freeLease frees the lease, unless it has another holder.
+func (d *Drainer) freeLease(ctx context.Context, last *routing.DrainStatus) error {
+	l := d.lease()
+	if l == nil {
+		return errors.New("the configuration names no Kubernetes API")
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	lease, err := readLease(ctx, l)
+	if err != nil {
+		return err
+	}
+	if _, id := holderOf(lease); id != d.rec.Request.ID {
+		return nil
+	}
+	next := *lease
+	next.Holder = ""
+	if last != nil {
+		next.Status = last
+	}
+	if _, err := l.WriteDrain(ctx, &next); err != nil {
+		return fmt.Errorf("free the drain lease: %w", err)
+	}
+	return nil
+}
+
+// free goes on trying to free a lease.
+func (d *Drainer) free(ctx context.Context) {
+	if !d.rec.Releasing || time.Now().Before(d.freeAt) {
+		return
+	}
+	if err := d.freeLease(ctx, nil); err != nil {
+		d.lock = "the lease still names this node: " + err.Error()
+		d.freeAt = time.Now().Add(freeGap)
+		return
+	}
+	d.log.Info("drain lease freed", "id", d.rec.Request.ID)
+	d.rec.Releasing, d.freeAt, d.lock = false, time.Time{}, ""
+	d.mustSave()
+}

@@ -1,0 +1,308 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// errTurned ends a wait of a drain that is to be undone.
+var errTurned = errors.New("it is to be undone")
+
+// say orders what the record says, and tells everybody who wants to know.
+func (d *Drainer) say(message string, rates []routing.LinkRate) {
+	st := &routing.DrainStatus{
+		Request: d.rec.Request, Since: d.rec.Since, Lock: d.lock,
+		Progress: routing.DrainProgress{
+			Phase: d.rec.Phase, Step: d.rec.Step, Message: message, Rates: rates, Costs: d.costs, At: time.Now(),
+		},
+	}
+	if d.rec.Phase == routing.DrainBack {
+		st.Progress.Error = d.rec.Cause
+	}
+	d.status = st
+	d.opt.Engine.SetDrain(d.rec.order(), st)
+	d.tell(st)
+}
+
+// tell gives a status to the callers, the lease and the log.
+func (d *Drainer) tell(st *routing.DrainStatus) {
+	far := false
+	for _, c := range d.callers {
+		if c.far {
+			far = true
+			d.scribe.answer(st, &c.request)
+		} else {
+			c.tell(st)
+		}
+	}
+	now := progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}
+	if now != d.said && !far && d.rec.Locked && !d.rec.Marker {
+		d.scribe.answer(st, nil)
+	}
+	d.logOnce(now, st)
+}
+
+// logOnce logs each phase and step, and what is not so any more.
+func (d *Drainer) logOnce(now progress, st *routing.DrainStatus) {
+	if now == d.said {
+		return
+	}
+	d.said = now
+	level := slog.LevelInfo
+	if st.Request.Force || st.Progress.Error != "" {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{
+		slog.String("phase", string(now.phase)), slog.String("step", now.step.String()), slog.String("id", st.Request.ID),
+		slog.String("by", st.Request.By), slog.String("message", st.Progress.Message),
+	}
+	if d.rec.Undoer != "" {
+		attrs = append(attrs, slog.String("undrained_by", d.rec.Undoer))
+	}
+	if st.Request.Force {
+		attrs = append(attrs, slog.Bool("forced", true))
+	}
+	if st.Progress.Error != "" {
+		attrs = append(attrs, slog.String("error", st.Progress.Error))
+	}
+	d.log.LogAttrs(context.Background(), level, "drain", attrs...)
+}
+
+// hear deals with what has been asked while something is under way or done. It
+// reports whether that is to be undone.
+func (d *Drainer) hear() (turn bool) {
+	s := d.opt.Engine.State()
+	d.hearFar(s)
+	for _, c := range d.asked() {
+		undoing := d.rec.Phase == routing.DrainUndoing || d.rec.Phase == routing.DrainBack
+		switch {
+		case c.request.Undrain && undoing, !c.request.Undrain && !undoing && d.covers(&c.request):
+			d.callers = append(d.callers, c)
+			d.greet(c)
+		case c.request.Undrain && d.turned == nil:
+			d.turned = c
+		case c.request.Undrain:
+			d.callers = append(d.callers, c)
+		case undoing:
+			d.refuse(c, "it is just being put back: drain it once that is done")
+		default:
+			d.refuse(c, fmt.Sprintf("a drain of less of it is %s already (%s): undrain it first", underWay(d.rec.Phase), whatOf(&d.rec.Request)))
+		}
+	}
+	if d.turned == nil && d.rec.Request.Cordon && uncordoned(s) && (d.rec.Phase == routing.DrainGoing || d.rec.Phase == routing.DrainDone) {
+		d.turned = newCaller(routing.DrainRequest{ID: newID(), Node: s.Node, Undrain: true, Cordon: true, By: "its Node, which is no longer cordoned", At: time.Now()})
+	}
+	return d.turned != nil
+}
+
+// greet tells a caller who joins how it stands.
+func (d *Drainer) greet(c *caller) {
+	if c.far {
+		d.scribe.answer(d.status, &c.request)
+	} else {
+		c.tell(d.status)
+	}
+}
+
+// covers reports whether what is drained is all that a request asks for.
+func (d *Drainer) covers(req *routing.DrainRequest) bool {
+	have := &d.rec.Request
+	if have.KeepEgress && !req.KeepEgress {
+		return false
+	}
+	if len(have.Classes) == 0 {
+		return true
+	}
+	return len(req.Classes) > 0 && !slices.ContainsFunc(req.Classes, func(c string) bool { return !slices.Contains(have.Classes, c) })
+}
+
+func underWay(p routing.DrainPhase) string {
+	if p == routing.DrainDone {
+		return "done"
+	}
+	return "under way"
+}
+
+// refuse ends a caller's request without any change.
+func (d *Drainer) refuse(c *caller, reasons ...string) {
+	d.dismissOne(c, &routing.Refused{Reasons: reasons}, nil)
+}
+
+// dismissOne is the end of one caller; last may be nil.
+func (d *Drainer) dismissOne(c *caller, err error, last *routing.DrainStatus) {
+	if c.far {
+		st := routing.DrainStatus{Request: c.request, Since: time.Now()}
+		st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, At: time.Now()}
+		if last != nil {
+			st = *last
+		}
+		if err != nil {
+			st.Progress.Phase, st.Progress.Error = routing.DrainEnded, err.Error()
+		}
+		d.scribe.answer(&st, &c.request)
+	} else if last != nil {
+		c.tell(last)
+	}
+	c.end(err)
+}
+
+// finish is the end of what was under way, for all its callers.
+func (d *Drainer) finish(err error, last *routing.DrainStatus) {
+	for _, c := range d.callers {
+		if c.request.Undrain {
+			d.dismissOne(c, nil, last) // also where a drain had failed
+		} else {
+			d.dismissOne(c, err, last)
+		}
+	}
+	d.callers = nil
+}
+
+// dismiss is the end of the process. Nothing is changed.
+func (d *Drainer) dismiss() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	for _, c := range append(d.callers, d.asked()...) {
+		c.end(ErrStopping)
+	}
+	if d.turned != nil {
+		d.turned.end(ErrStopping)
+	}
+}
+
+// turn has what is drained, or is being drained, put back.
+func (d *Drainer) turn() {
+	c := d.turned
+	d.turned = nil
+	for _, other := range d.callers {
+		d.dismissOne(other, fmt.Errorf("the drain was ended half-way: undrained by %s", c.request.By), nil)
+	}
+	d.callers = []*caller{c}
+	d.answering(c)
+	s := d.opt.Engine.State()
+	d.rec.Phase, d.rec.Since, d.rec.Undoer = routing.DrainUndoing, time.Now(), c.request.By
+	d.rec.Overridden = !c.request.Cordon && !uncordoned(s) && followsCordon(s)
+	d.costs = nil
+	d.mustSave()
+}
+
+// mustSave saves where there is nothing better to do about a failure than to say
+// so: going back is not stopped by a full disk.
+func (d *Drainer) mustSave() {
+	if err := d.save(); err != nil {
+		d.log.Error("drain not saved", "error", err)
+	}
+}
+
+// stay keeps a node drained until that is to be undone.
+func (d *Drainer) stay(ctx context.Context) {
+	for {
+		if d.hear() {
+			d.turn()
+			return
+		}
+		for _, c := range d.callers {
+			d.dismissOne(c, nil, d.status)
+		}
+		d.callers = nil
+		if d.keepLock(ctx); d.pause(ctx, d.rejoinAt) != nil {
+			return
+		}
+	}
+}
+
+// idle waits for something to do.
+func (d *Drainer) idle(ctx context.Context) {
+	for !d.rec.active() {
+		s := d.opt.Engine.State()
+		d.hearFar(s)
+		d.free(ctx)
+		for _, c := range d.asked() {
+			switch {
+			case d.rec.active():
+				d.putBack(c) // for the next phase
+			case c.request.Undrain:
+				d.nothingDrained(c, s)
+			default:
+				d.begin(c)
+			}
+		}
+		if !d.rec.active() {
+			d.orphan(ctx, s)
+		}
+		if !d.rec.active() {
+			d.followCordon(s)
+		}
+		if d.rec.active() || d.pause(ctx, d.idleUntil()) != nil {
+			return
+		}
+	}
+}
+
+// putBack has a request wait in the mailbox.
+func (d *Drainer) putBack(c *caller) {
+	d.mu.Lock()
+	d.mailbox = append(d.mailbox, c)
+	d.mu.Unlock()
+	d.poke()
+}
+
+// nothingDrained answers an undrain of a node that is not drained.
+func (d *Drainer) nothingDrained(c *caller, s *routing.State) {
+	st := &routing.DrainStatus{Request: c.request, Since: time.Now(), Lock: d.lock}
+	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: c.request.Node + " is not drained", At: time.Now()}
+	d.dismissOne(c, nil, st)
+	if d.waiting != nil && !uncordoned(s) {
+		// It was waiting to be drained, which is what the caller does not want.
+		d.rec.Overridden = true
+		d.stopWaiting()
+		d.mustSave()
+	}
+}
+
+// idleUntil is when an idle Drainer has something to do unasked; zero: never.
+func (d *Drainer) idleUntil() time.Time {
+	var next time.Time
+	for _, t := range []time.Time{d.freeAt, d.rejoinAt, d.cordonAt} {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	return next
+}
+
+// begin starts a drain, or refuses it.
+func (d *Drainer) begin(c *caller) {
+	s := d.opt.Engine.State()
+	req := c.request
+	if err := askable(s, &req); err != nil {
+		d.dismissOne(c, err, nil)
+		return
+	}
+	reasons := unsafe(s, &req, d.lease() != nil, false)
+	if len(reasons) > 0 && !req.Force {
+		d.refuse(c, reasons...)
+		return
+	}
+	fresh := record{Request: req, Phase: routing.DrainGoing, Step: routing.DrainNone, Since: time.Now(), Marker: d.lease() == nil}
+	before := d.rec
+	d.rec = fresh
+	d.answering(c)
+	if err := d.save(); err != nil {
+		d.rec = before
+		d.dismissOne(c, fmt.Errorf("nothing has been changed: %w", err), nil)
+		return
+	}
+	d.callers, d.waiting, d.cause, d.said = []*caller{c}, nil, nil, progress{}
+	d.costs, d.lock = costs(s, &req), ""
+	if len(reasons) > 0 {
+		d.log.Warn("drain forced", "by", req.By, "id", req.ID, "although", reasons)
+	}
+}

@@ -1,0 +1,314 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// Times of the steps.
+const (
+	// failTime is how long the kernel may refuse a change until the drain has
+	// failed: the engine tries again meanwhile.
+	failTime = 5 * time.Second
+	// stuckTime is how often it is said again what an undrain waits for.
+	stuckTime = 5 * time.Second
+)
+
+// texts say what each step does.
+var texts = map[routing.DrainStep]string{
+	routing.DrainClaim:    "the others are told",
+	routing.DrainShutdown: "routers are told that this node is about to go (GRACEFUL_SHUTDOWN)",
+	routing.DrainUpstream: "what was announced to routers is withdrawn",
+	routing.DrainMesh:     "the own pod CIDRs are withdrawn from the mesh: peers use their fallback",
+	routing.DrainDefault:  "the default is taken out",
+	routing.DrainPaths:    "the class paths are taken out",
+}
+
+// drain goes up the steps, from where it was.
+func (d *Drainer) drain(ctx context.Context) {
+	deadline := time.Now().Add(d.patience())
+	if d.rec.Locked {
+		if err := d.stillOurs(ctx); err != nil {
+			d.fail(err)
+			return
+		}
+	} else {
+		if err := d.claim(ctx); err != nil {
+			d.abandon(ctx, err)
+			return
+		}
+		d.rec.Locked = true
+		if err := d.save(); err != nil {
+			d.abandon(ctx, err)
+			return
+		}
+	}
+	err, proof := d.climb(ctx, deadline), ""
+	if err == nil {
+		proof, err = d.prove(ctx, deadline)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errTurned):
+		d.turn()
+	case err != nil:
+		d.fail(err)
+	default:
+		d.rec.Phase, d.rec.Since = routing.DrainDone, time.Now()
+		d.mustSave()
+		d.say("drained: "+proof, d.seen)
+	}
+}
+
+// whatOf says what a request takes out.
+func whatOf(req *routing.DrainRequest) string {
+	what := "every class that can be"
+	if len(req.Classes) > 0 {
+		what = "classes " + list(req.Classes)
+	}
+	if req.KeepEgress {
+		what += ", but for the pods' way out"
+	}
+	return what
+}
+
+// climb takes the steps that are left.
+func (d *Drainer) climb(ctx context.Context, deadline time.Time) error {
+	// What routers are told is of no use to one that has never been told anything.
+	announcing := toRouters(d.opt.Engine.State(), &d.rec.Request) > 0
+	for step := max(d.rec.Step, routing.DrainShutdown); step <= routing.DrainPaths; step++ {
+		d.rec.Step = step
+		if err := d.save(); err != nil {
+			return err
+		}
+		d.say(texts[step], nil)
+		if err := d.applied(ctx, deadline); err != nil {
+			return err
+		}
+		if step == routing.DrainShutdown && announcing {
+			if err := d.grace(ctx, deadline); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// patience is how long the whole drain may take. After a restart it begins anew.
+func (d *Drainer) patience() time.Duration {
+	if w := d.rec.Request.Wait; w != nil {
+		return *w
+	}
+	if c := d.opt.Engine.State().Config.Config; c != nil && c.Drain.Timeout > 0 {
+		return c.Drain.Timeout
+	}
+	return 5 * time.Minute
+}
+
+// grace gives routers time to move traffic away.
+func (d *Drainer) grace(ctx context.Context, deadline time.Time) error {
+	wait := 10 * time.Second
+	if c := d.opt.Engine.State().Config.Config; c != nil {
+		wait = c.Drain.Grace
+	}
+	if g := d.rec.Request.Grace; g != nil {
+		wait = *g
+	}
+	until := time.Now().Add(wait)
+	if until.After(deadline) {
+		return late("the grace time for routers, "+wait.String()+",", d.patience())
+	}
+	d.say(fmt.Sprintf("routers have %v to move traffic away", wait), nil)
+	for time.Now().Before(until) {
+		if d.hear() {
+			return errTurned
+		}
+		if err := d.pause(ctx, until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// late is the error of a drain whose time is over.
+func late(what string, patience time.Duration) error {
+	return fmt.Errorf("%s did not end within %v: %w", what, patience, context.DeadlineExceeded)
+}
+
+// applied waits until the engine has carried out the newest order, or until that has
+// failed.
+func (d *Drainer) applied(ctx context.Context, deadline time.Time) error {
+	var refusedAt time.Time
+	for {
+		if d.hear() {
+			return errTurned
+		}
+		s := d.opt.Engine.State()
+		missing := d.missing(s, true)
+		switch {
+		case missing == "":
+			return nil
+		case s.Pass.Error == "":
+			refusedAt = time.Time{}
+		case refusedAt.IsZero():
+			refusedAt = time.Now()
+		case time.Since(refusedAt) >= failTime:
+			return errors.New(s.Pass.Error)
+		}
+		until := deadline
+		if !refusedAt.IsZero() && refusedAt.Add(failTime).Before(until) {
+			until = refusedAt.Add(failTime)
+		}
+		if !time.Now().Before(deadline) {
+			return late(fmt.Sprintf("the step %q (%s)", d.rec.Step, missing), d.patience())
+		}
+		if err := d.pause(ctx, until); err != nil {
+			return err
+		}
+	}
+}
+
+// missing says what of the newest order has not been carried out; empty: nothing.
+// Taking out also needs that anything may be deleted at all.
+func (d *Drainer) missing(s *routing.State, out bool) string {
+	switch {
+	case s.Drain != d.status:
+		return "it has not been taken up yet"
+	case s.Config.Config == nil || s.Config.Config.Idle():
+		return ""
+	case s.Pass.Error != "":
+		return s.Pass.Error
+	case out && s.Plan.Hold != "":
+		return "nothing may be taken out: " + s.Plan.Hold
+	case len(s.Pending) > 0:
+		return fmt.Sprintf("%d changes are still to be made in the kernel, the first is to %s", len(s.Pending), s.Pending[0])
+	case s.Plan.Speak != nil && !s.Speaker.Confirmed:
+		return "the speaker has not confirmed it"
+	}
+	return ""
+}
+
+// fail has a drain that failed half-way rolled back.
+func (d *Drainer) fail(err error) {
+	d.cause = err
+	d.rec.Phase, d.rec.Since, d.rec.Cause = routing.DrainBack, time.Now(), err.Error()
+	d.costs = nil
+	d.mustSave()
+}
+
+// abandon ends a drain that has not won the lock.
+func (d *Drainer) abandon(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, errTurned) {
+		d.turn()
+		return
+	}
+	d.fail(err)
+}
+
+// back are the steps of going back: routes, then mesh, then routers.
+var back = []routing.DrainStep{routing.DrainMesh, routing.DrainUpstream, routing.DrainClaim}
+
+// undo goes down the steps, each confirmed before the next, and frees the lock.
+// Nothing ends it but its end: what cannot be done now is waited for.
+func (d *Drainer) undo(ctx context.Context) {
+	if slices.Contains(back, d.rec.Step) && d.status != nil && d.status.Progress.Phase == d.rec.Phase {
+		// After a restart: the step may not have been carried out.
+		if d.restored(ctx) != nil {
+			return
+		}
+	}
+	for _, step := range back {
+		if d.rec.Step <= step {
+			continue
+		}
+		d.rec.Step = step
+		d.mustSave()
+		d.say(backTexts[step], nil)
+		if d.restored(ctx) != nil {
+			return
+		}
+	}
+	if d.rec.Marker && d.rec.Step > routing.DrainNone {
+		d.rec.Step = routing.DrainNone
+		d.mustSave()
+		d.say("the others are told that it is over", nil)
+		if d.restored(ctx) != nil {
+			return
+		}
+	}
+	d.over(ctx)
+}
+
+var backTexts = map[routing.DrainStep]string{
+	routing.DrainMesh:     "class paths and default are put back",
+	routing.DrainUpstream: "the own pod CIDRs are announced to the mesh",
+	routing.DrainClaim:    "routers are told what they were told before",
+}
+
+// restored waits until the engine has put back what it was told to.
+func (d *Drainer) restored(ctx context.Context) error {
+	told := time.Now()
+	for {
+		d.hear()
+		missing := d.missing(d.opt.Engine.State(), false)
+		if missing == "" {
+			return nil
+		}
+		if time.Since(told) >= stuckTime {
+			told = time.Now()
+			d.say("still waiting: "+missing, nil)
+		}
+		if err := d.pause(ctx, told.Add(stuckTime)); err != nil {
+			return err
+		}
+	}
+}
+
+// over is the end of an undrain or a roll back.
+func (d *Drainer) over(ctx context.Context) {
+	st := &routing.DrainStatus{Request: d.rec.Request, Since: time.Now()}
+	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", Error: d.rec.Cause, At: time.Now()}
+	d.ended[d.rec.Request.ID] = true
+	d.lock = ""
+	if d.rec.Locked && !d.rec.Marker {
+		d.rec.Releasing = true
+		d.release(ctx, st)
+		if d.rec.Releasing {
+			st.Progress.Message += "; the lease still names this node, and is freed once that can be done"
+			st.Lock = d.lock
+		}
+	}
+	err := d.cause
+	if err == nil && d.rec.Cause != "" {
+		err = errors.New(d.rec.Cause)
+	}
+	_, refused := errors.AsType[*routing.Refused](err)
+	if err != nil && !refused {
+		err = fmt.Errorf("it failed and everything has been put back: %w", err)
+	}
+	if d.rec.Request.Cordon && err != nil {
+		d.cordonAt = time.Now().Add(cordonRest)
+		if refused {
+			d.cordonAt = time.Now().Add(cordonRetry)
+		}
+	}
+	// What has failed is shown until something else is done.
+	d.status = nil
+	if err != nil && !refused {
+		d.status = st
+	}
+	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
+	d.logOnce(progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}, st)
+	d.finish(err, st)
+	d.rec = record{Request: d.rec.Request, Phase: routing.DrainEnded, Releasing: d.rec.Releasing, Overridden: d.rec.Overridden}
+	d.cause = nil
+	d.mustSave()
+}
