@@ -24,6 +24,8 @@ type dialer struct {
 	accept chan<- *net.TCPConn // GoBGP's, of accepted connections
 	lines  *lines
 	failed func(addr string, err error)
+	// isOpen reports whether connections to a local address can come in.
+	isOpen func(local netip.Addr) bool
 
 	mu      sync.Mutex
 	callees map[string]*callee // by address
@@ -44,13 +46,17 @@ type callee struct {
 // dial, as text compares.
 const patience = 3
 
+// waits reports whether the neighbour is waited for before it is dialled. Where
+// we cannot listen, because another program has the port, that is of no use.
+func (d *dialer) waits(t *callee) bool { return t.Passive && d.isOpen(t.Local) }
+
 // rest returns the time between attempts.
-func (t *callee) rest() time.Duration {
+func (t *callee) rest(waits bool) time.Duration {
 	retry := t.Timers.ConnectRetry
 	if retry <= 0 {
 		retry = defaultConnectRetry
 	}
-	if t.Passive {
+	if waits {
 		retry *= patience
 	}
 	// RFC 4271 §10: a quarter of jitter, so that a cluster which starts at once
@@ -126,9 +132,9 @@ func (t *callee) halt() {
 // keepDialing dials until the session moves on. A connection that GoBGP does not
 // take leaves the session where it is: then it is dialled again.
 func (d *dialer) keepDialing(ctx context.Context, addr string, t callee) {
-	for waits := t.Passive; ; waits = true {
-		if waits {
-			wait := time.NewTimer(t.rest())
+	for first := true; ; first = false {
+		if waits := d.waits(&t); waits || !first {
+			wait := time.NewTimer(t.rest(waits))
 			select {
 			case <-ctx.Done():
 				wait.Stop()

@@ -20,7 +20,8 @@ func TestDialPassive(t *testing.T) {
 	defer listener.Close()
 	accept := make(chan *net.TCPConn)
 	d := newDialer(&lines{}, func(addr string, err error) { t.Errorf("dial %s: %v", addr, err) })
-	d.accept = accept
+	open := true
+	d.accept, d.isOpen = accept, func(netip.Addr) bool { return open }
 	const retry = 200 * time.Millisecond
 	n := &routing.Neighbor{Remote: netip.MustParseAddr("127.0.0.1"), Timers: routing.Timers{ConnectRetry: retry}}
 	start := func(passive bool) time.Time {
@@ -53,6 +54,14 @@ func TestDialPassive(t *testing.T) {
 	d.state("127.0.0.1", routing.OpenSent) // it has called
 	if dialled(patience * retry * 3 / 2) {
 		t.Error("one that has dialled is dialled too")
+	}
+	d.state("127.0.0.1", routing.Idle)
+
+	// It could not call here.
+	open = false
+	begin = start(true)
+	if !dialled(5*time.Second) || time.Since(begin) >= retry {
+		t.Errorf("where nobody can call, it took %v", time.Since(begin))
 	}
 	d.forget("127.0.0.1")
 }

@@ -21,7 +21,7 @@ const (
 	// An address that cannot be listened on is tried again after this, doubling:
 	// soon, because a predecessor that was just killed is about to let go of it.
 	firstListenRetry = 100 * time.Millisecond
-	maxListenRetry   = 2 * time.Second
+	maxListenRetry   = time.Second
 	// acceptPause follows an error of accept: out of descriptors, most likely.
 	acceptPause = 100 * time.Millisecond
 )
@@ -40,6 +40,7 @@ type door struct {
 
 	mu       sync.Mutex
 	expected map[netip.Addr]*routing.Neighbor // by remote address
+	open     map[netip.Addr]bool              // by local address: we listen there
 }
 
 // listener is an address that we listen on.
@@ -79,7 +80,7 @@ func (d *door) listen(want []routing.Listen, port uint16, now time.Time) {
 		if !slices.ContainsFunc(failed, func(u unbound) bool { return u.Listen == w }) {
 			d.delay = 0 // new: begin anew
 		}
-		if err := d.open(w, port); err != nil {
+		if err := d.bind(w, port); err != nil {
 			d.unbound = append(d.unbound, unbound{
 				Listen: w,
 				text:   fmt.Sprintf("listen on %s: %v", listenName(w, port), errnoOf(err)),
@@ -87,6 +88,13 @@ func (d *door) listen(want []routing.Listen, port uint16, now time.Time) {
 			})
 		}
 	}
+	open := make(map[netip.Addr]bool, len(d.listeners))
+	for _, l := range d.listeners {
+		open[l.Listen.Addr] = true
+	}
+	d.mu.Lock()
+	d.open = open
+	d.mu.Unlock()
 	d.retryAt = time.Time{}
 	if len(d.unbound) > 0 {
 		d.delay = min(max(2*d.delay, firstListenRetry), maxListenRetry)
@@ -94,7 +102,14 @@ func (d *door) listen(want []routing.Listen, port uint16, now time.Time) {
 	}
 }
 
-func (d *door) open(w routing.Listen, port uint16) error {
+// isOpen reports whether connections to the address can come in.
+func (d *door) isOpen(local netip.Addr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open[local]
+}
+
+func (d *door) bind(w routing.Listen, port uint16) error {
 	network, level, opt := "tcp4", unix.IPPROTO_IP, unix.IP_TTL
 	if w.Addr.Is6() {
 		network, level, opt = "tcp6", unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS

@@ -27,7 +27,8 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	// then. Both that we dial and that we accept come in there.
 	accepted := make(chan *net.TCPConn)
 	*acceptChannel(s.bgp) = accepted
-	s.dialer.accept, s.door = accepted, newDoor(&s.lines, accepted)
+	s.door = newDoor(&s.lines, accepted)
+	s.dialer.accept, s.dialer.isOpen = accepted, s.door.isOpen
 	go s.bgp.Serve()
 
 	global := &api.Global{Asn: want.ASN, RouterId: want.RouterID.String(), ListenPort: -1}

@@ -144,7 +144,11 @@ func (c *child) kill(why error) {
 		c.fault = why
 	}
 	c.mu.Unlock()
-	_ = c.cmd.Process.Kill() // it may have ended
+	// It may have ended. Where it has become another user, and we have no CAP_KILL,
+	// the end of its input must do; without its daemon it ends in any case.
+	if errors.Is(c.cmd.Process.Kill(), syscall.EPERM) {
+		c.conn.Close()
+	}
 }
 
 // order gives the process an order. Only the newest counts.
@@ -232,16 +236,18 @@ func (s *Speaker) take(c *child, parts *speakerv1.Assembler, m *speakerv1.Report
 			s.cfg.Notify()
 		}
 	case *speakerv1.Report_Condition:
-		errs, err := conditionErrors(m.Condition, s.port())
+		said, err := conditionFrom(m.Condition, s.port())
 		if err != nil {
 			return err
 		}
+		said.identify(c.cmd.Process.Pid)
 		s.mu.Lock()
 		if s.child == c {
-			s.errors = errs
+			s.condition = &said
 		}
 		s.mu.Unlock()
 		s.cfg.Notify()
+		s.watchHolders(c, &said)
 	case *speakerv1.Report_Renew:
 		c.mu.Lock()
 		c.renew = m.Renew.GetReason()

@@ -7,66 +7,139 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	speakerv1 "netclass.dev/proto/netclass/speaker/v1"
 )
 
-// maxErrors bounds a condition.
-const maxErrors = 10_000
+const (
+	// maxErrors bounds a condition.
+	maxErrors = 10_000
+	// holdersAgain is how often those who have our addresses are looked at: one
+	// may make room for another.
+	holdersAgain = 2 * time.Second
+)
 
-// conditionErrors puts a condition into words. Who has an address is only
-// visible to the daemon's user.
-func conditionErrors(m *speakerv1.Condition, port uint16) ([]string, error) {
+// condition is what the process says is not as it should be.
+type condition struct {
+	errors []string
+	busy   []netip.AddrPort // another socket listens there
+	by     []held           // who has each of busy
+}
+
+// held is who listens on an address; the zero value: nobody that can be seen.
+type held struct {
+	socket listener
+	name   string
+}
+
+func conditionFrom(m *speakerv1.Condition, port uint16) (c condition, err error) {
 	if len(m.GetErrors())+len(m.GetBusy()) > maxErrors {
-		return nil, fmt.Errorf("condition with %d errors", len(m.GetErrors())+len(m.GetBusy()))
+		return c, fmt.Errorf("condition with %d errors", len(m.GetErrors())+len(m.GetBusy()))
 	}
-	var errs []string
 	for _, b := range m.GetBusy() {
 		a, ok := netip.AddrFromSlice(b.GetAddress())
 		if !ok {
-			return nil, fmt.Errorf("busy address of %d bytes", len(b.GetAddress()))
+			return c, fmt.Errorf("busy address of %d bytes", len(b.GetAddress()))
 		}
-		at := netip.AddrPortFrom(a, port)
-		text := fmt.Sprintf("listen on %s: address already in use", at)
-		if by := holder(at); by != "" {
-			text += " by " + by
-		}
-		errs = append(errs, text)
+		c.busy = append(c.busy, netip.AddrPortFrom(a, port))
 	}
-	return append(errs, m.GetErrors()...), nil
+	c.errors = m.GetErrors()
+	return c, nil
 }
 
-// holder names the process that listens on the address, or on all addresses;
-// empty when it cannot be seen.
-func holder(at netip.AddrPort) string {
-	inode := listeningInode("/proc/self/net/tcp6", at)
-	if at.Addr().Is4() {
-		if inode = listeningInode("/proc/self/net/tcp", at); inode == "" {
-			inode = listeningInode("/proc/self/net/tcp6", at)
+// identify finds out who has the addresses, as only the daemon's user can see.
+// What is known of a socket stays: to find its process takes a look at all.
+func (c *condition) identify(pid int) {
+	known := c.by
+	c.by = make([]held, len(c.busy))
+	for i, at := range c.busy {
+		socket, ok := listening(pid, at)
+		switch {
+		case !ok:
+		case i < len(known) && known[i].socket == socket:
+			c.by[i] = known[i]
+		default:
+			c.by[i] = held{socket: socket, name: socket.holder()}
 		}
 	}
-	if inode == "" {
-		return ""
+}
+
+// texts puts it into words.
+func (c *condition) texts() []string {
+	var list []string
+	for i, at := range c.busy {
+		text := fmt.Sprintf("listen on %s: address already in use", at)
+		if by := c.by[i].name; by != "" {
+			text += " by " + by
+		}
+		list = append(list, text)
 	}
+	return append(list, c.errors...)
+}
+
+// watchHolders looks again and again who has the addresses of a condition, until
+// it is another.
+func (s *Speaker) watchHolders(c *child, at *condition) {
+	if len(at.busy) == 0 {
+		return
+	}
+	time.AfterFunc(holdersAgain, func() {
+		next := *at
+		next.identify(c.cmd.Process.Pid)
+		s.mu.Lock()
+		current := s.child == c && s.condition == at
+		news := current && !slices.Equal(next.by, at.by)
+		if news {
+			s.condition = &next
+		}
+		s.mu.Unlock()
+		switch {
+		case news:
+			s.cfg.Notify()
+			s.watchHolders(c, &next)
+		case current:
+			s.watchHolders(c, at)
+		}
+	})
+}
+
+// listener is a listening socket in a table of /proc/net.
+type listener struct{ inode, uid string }
+
+// holder names the process that has the socket.
+func (l listener) holder() string {
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/[0-9]*")
 	for _, fd := range fds {
-		if to, err := os.Readlink(fd); err == nil && to == "socket:["+inode+"]" {
+		if to, err := os.Readlink(fd); err == nil && to == "socket:["+l.inode+"]" {
 			pid := strings.Split(fd, "/")[2]
 			comm, _ := os.ReadFile("/proc/" + pid + "/comm")
 			return fmt.Sprintf("%s (pid %s)", strings.TrimSpace(string(comm)), pid)
 		}
 	}
-	return ""
+	return fmt.Sprintf("a process of user %s that cannot be seen from here", l.uid)
 }
 
-// listeningInode finds a listening socket in a table of /proc/net.
-func listeningInode(table string, at netip.AddrPort) string {
+// listening finds the socket that has the address, or all addresses, in the
+// network namespace of a process.
+func listening(pid int, at netip.AddrPort) (listener, bool) {
+	table := fmt.Sprintf("/proc/%d/net/tcp", pid)
+	if at.Addr().Is4() {
+		if l, ok := listeningIn(table, at); ok {
+			return l, true
+		}
+	}
+	return listeningIn(table+"6", at)
+}
+
+func listeningIn(table string, at netip.AddrPort) (listener, bool) {
 	f, err := os.Open(table)
 	if err != nil {
-		return ""
+		return listener{}, false
 	}
 	defer f.Close()
 	for sc := bufio.NewScanner(f); sc.Scan(); {
@@ -77,10 +150,10 @@ func listeningInode(table string, at netip.AddrPort) string {
 		}
 		local, ok := parseHexAddr(col[1])
 		if ok && local.Port() == at.Port() && (local.Addr() == at.Addr() || local.Addr().IsUnspecified()) {
-			return col[9]
+			return listener{inode: col[9], uid: col[7]}, true
 		}
 	}
-	return ""
+	return listener{}, false
 }
 
 // parseHexAddr reads an address of /proc/net/tcp: 32-bit words in the machine's

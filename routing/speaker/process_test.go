@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		case "daemon":
 			daemon(os.Args[2])
+		case "closing":
+			closing(os.Args[2])
 		case "garbage":
 			_, _ = os.NewFile(3, "").Write([]byte{3, 0xff, 0xff, 0xff})
 			time.Sleep(time.Minute)
@@ -51,6 +53,18 @@ func daemon(port string) {
 	}
 	fmt.Println(s.Status().PID, s.Status().Errors)
 	select {}
+}
+
+// closing starts a speaker, ends it, and prints how.
+func closing(port string) {
+	n, _ := strconv.ParseUint(port, 10, 16)
+	s := New(Config{})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := s.Set(ctx, loopback(uint16(n)))
+	pid := s.Status().PID
+	fmt.Println(err, syscall.Kill(pid, 0), s.Close(false), alive(pid))
+	os.Exit(0)
 }
 
 // loopback listens on the machine's loopback at a high port, which disturbs
@@ -122,6 +136,12 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
+// listens reports whether anybody listens on the address.
+func listens(at string) bool {
+	_, ok := listening(os.Getpid(), netip.MustParseAddrPort(at))
+	return ok
+}
+
 // A killed process is replaced at once, and the new one is told everything.
 func TestKilled(t *testing.T) {
 	need.Root(t)
@@ -132,7 +152,7 @@ func TestKilled(t *testing.T) {
 	}
 	took := within(t, time.Second, "another process that listens", func() bool {
 		now := s.Status().PID
-		return now != 0 && now != pid && holder(netip.MustParseAddrPort("127.0.0.1:18180")) != ""
+		return now != 0 && now != pid && listens("127.0.0.1:18180")
 	})
 	st := s.Status()
 	t.Logf("listening again after %s: %+v", took, st)
@@ -160,6 +180,18 @@ func TestToldToEnd(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	if st := s.Status(); st.PID != pid || st.Restarts != 0 {
 		t.Errorf("it has ended: %+v", st)
+	}
+}
+
+// A daemon that may not signal the process, as in a container whose every other
+// capability is dropped, ends it all the same.
+func TestNotAllowedToKill(t *testing.T) {
+	need.Root(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, need.Program(t, "setpriv"), "--bounding-set=-kill", os.Args[0], "closing", "18186").CombinedOutput()
+	if want := "<nil> operation not permitted <nil> false\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %q, want %q", err, out, want)
 	}
 }
 
@@ -210,7 +242,7 @@ func TestListenBusy(t *testing.T) {
 	if errs := second.Status().Errors; errs[0] != busy || errs[1] != gone {
 		t.Errorf("errors %q, want %q and %q", errs, busy, gone)
 	}
-	if holder(netip.MustParseAddrPort("127.0.0.2:18182")) == "" {
+	if !listens("127.0.0.2:18182") {
 		t.Error("nobody listens on 127.0.0.2")
 	}
 	pid := second.Status().PID

@@ -50,7 +50,7 @@ type Speaker struct {
 	child      *child        // nil: none runs
 	super      *supervisor   // nil: none is to run
 	state      sessions
-	errors     []string
+	condition  *condition // as the process last said; nil: nothing yet
 	status     routing.SpeakerStatus
 	// stale is set once a process has run: the kernel has kept our routes, so
 	// its successor is a restarting speaker.
@@ -154,7 +154,9 @@ func (s *Speaker) Sessions() []routing.Session {
 func (s *Speaker) Status() routing.SpeakerStatus {
 	s.mu.Lock()
 	st := s.status
-	st.Errors = slices.Clone(s.errors)
+	if s.condition != nil {
+		st.Errors = s.condition.texts()
+	}
 	st.Confirmed = s.child != nil && s.acked >= s.seq
 	s.mu.Unlock()
 	return st
@@ -177,7 +179,7 @@ func (s *Speaker) Close(cease bool) error {
 		child.order(&speakerv1.Order{Sequence: s.seq, Order: &speakerv1.Order_Stop{Stop: &speakerv1.Stop{}}})
 	}
 	s.stale = false
-	s.errors = nil
+	s.condition = nil
 	s.wakeLocked()
 	s.mu.Unlock()
 	if super == nil {

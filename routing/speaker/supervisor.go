@@ -97,7 +97,7 @@ func (s *Speaker) died(v *supervisor, e exit, delay time.Duration) {
 	s.stale = true
 	v.waiting = delay > 0
 	s.state.lost(time.Now())
-	s.errors = nil
+	s.condition = nil
 	if e.culprit != "" {
 		s.blameLocked(e.culprit, e.String(), time.Now())
 	}
