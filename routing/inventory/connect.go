@@ -137,6 +137,9 @@ func (k *Kubernetes) restConfig() (*rest.Config, error) {
 func clientFor(config *rest.Config, gv schema.GroupVersion) (*rest.RESTClient, error) {
 	c := rest.CopyConfig(config)
 	c.UserAgent = userAgent
+	// A drain reads and writes its Lease more often than the default allows; the
+	// readers have a time of their own between tries.
+	c.QPS, c.Burst = 20, 40
 	c.GroupVersion = &gv
 	c.NegotiatedSerializer = serializer.NewCodecFactory(kinds).WithoutConversion()
 	c.APIPath = "/apis"

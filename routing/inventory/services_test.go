@@ -145,6 +145,41 @@ func TestKubernetesServicesAway(t *testing.T) {
 	w.until("there again", serves(fmt.Sprintf(web, "")))
 }
 
+// TestKubernetesServicesCopy begins with the API server away.
+func TestKubernetesServicesCopy(t *testing.T) {
+	t.Parallel()
+	s := kubeapi.Start(t)
+	s.Apply(nodeYAML("a", "", ""))
+	heartbeat(s, "a", 0)
+	s.Service("any", "type: LoadBalancer", nil)
+	s.Ingress("any", `{"ip":"10.47.64.10"}`)
+	s.Service("local", "type: LoadBalancer, externalTrafficPolicy: Local", nil)
+	s.Ingress("local", `{"ip":"10.47.64.11"}`)
+	s.Slice("local-1", "local", "IPv4", "a", "true")
+	opt := advertising(s, t)
+	w := watchAPI(t, opt)
+	anywhere, local := `default/any [10.47.64.10] map[] Cluster[] class=""`, `default/local [10.47.64.11] map[] Local[%s] class=""`
+	w.until("read", serves(anywhere, fmt.Sprintf(local, "a")))
+	w.stop()
+	s.Down()
+	w = watchAPI(t, opt)
+	i := *w.Inventory()
+	if i.Synced || i.ServicesSynced || len(i.Nodes) != 1 || i.Nodes[0].NotReady {
+		t.Errorf("of the copy: %s services synced=%v", show(&i), i.ServicesSynced)
+	}
+	if i.ServicesSynced = true; !serves(anywhere, fmt.Sprintf(local, ""))(&i) {
+		t.Errorf("of the copy: %v", i.Services)
+	}
+	s.Up()
+	w.until("read again", serves(anywhere, fmt.Sprintf(local, "a")))
+	w.stop()
+
+	opt.Services = false
+	if w = watchAPI(t, opt); w.Inventory().Services != nil {
+		t.Errorf("not asked for: %v", w.Inventory().Services)
+	}
+}
+
 // TestKubernetesServicesRefused has the nodes read although the Services may not be.
 func TestKubernetesServicesRefused(t *testing.T) {
 	t.Parallel()
