@@ -46,13 +46,13 @@ func TestAnnounceOrder(t *testing.T) {
 		// The link that delivers is not there yet.
 		r.kernel.DeleteLink("cilium_host")
 		r.start(seedConfig(t))
-		if announced[own] || !announced[vips] {
+		if announced[own] || announced[vips] {
 			t.Errorf("without cilium_host: announced %v", announced)
 		}
 		r.kernel.addLink("cilium_host")
 		r.wait(200 * time.Millisecond)
-		if !announced[own] {
-			t.Error("own pod CIDR is not announced")
+		if !announced[own] || !announced[vips] {
+			t.Errorf("with cilium_host: announced %v", announced)
 		}
 		// The link goes down just when the kernel is read, whose routes of it are
 		// still there.
@@ -143,6 +143,26 @@ func TestHungSpeaker(t *testing.T) {
 		r.wait(time.Minute)
 		if o := r.speaker.taken(); len(o) > 0 {
 			t.Errorf("%d orders again", len(o))
+		}
+	})
+}
+
+// TestOtherAttributes: an announcement that only gets other attributes, as with
+// the graceful shutdown that a drain begins with, is not withdrawn in between.
+func TestOtherAttributes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(seedConfig(t))
+		r.speaker.onSet = func(s *routing.Speak) {
+			if !announces(s, "10.47.64.0/24") {
+				t.Error("withdrawn in between")
+			}
+		}
+		r.engine.Configure(seedConfig(t, "advertise: {networks: [loadBalancers]}", `advertise: {networks: [loadBalancers], communities: ["65535:0"]}`), routing.ConfigStatus{}, nil)
+		r.wait(200 * time.Millisecond)
+		orders := r.speaker.taken()
+		last := orders[len(orders)-1].Announce
+		if i := slices.IndexFunc(last, func(a routing.Announcement) bool { return a.To == "udm" }); i < 0 || len(last[i].Communities) != 1 {
+			t.Errorf("the last order announces %v", last)
 		}
 	})
 }

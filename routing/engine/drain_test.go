@@ -16,7 +16,9 @@ func TestDrainOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		before := &routing.DrainStatus{Progress: routing.DrainProgress{Phase: routing.DrainGoing}}
 		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths}, before)
-		r.converge()
+		r.start(seedConfig(t))
+		r.establish("k8s-2", "k8s-3")
+		r.wait(200 * time.Millisecond)
 		if got := r.state().Drain; got != before {
 			t.Errorf("the first states show %+v", got)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -208,11 +209,20 @@ func (e *Engine) withdraw(ctx context.Context, p *routing.Plan, ops []routing.Op
 		e.order(ctx, nil, withdrawTime)
 		return
 	}
+	type told struct {
+		to     string
+		prefix netip.Prefix
+	}
+	planned := make(map[told]*routing.Origin, len(p.Announce))
+	for i := range p.Announce {
+		o := &p.Announce[i]
+		planned[told{o.To, o.Prefix}] = o
+	}
 	var still []routing.Announcement
 	for _, a := range e.speaking.Announce {
-		if slices.ContainsFunc(p.Announce, func(o routing.Origin) bool {
-			return sameAnnouncement(o.Announcement, a) && e.backed(o) && !undone(o, ops)
-		}) {
+		// What only gets other attributes is said anew below; a withdrawal in
+		// between would move its packets.
+		if o := planned[told{a.To, a.Prefix}]; o != nil && o.NextHop == a.NextHop && e.backed(*o) && !undone(*o, ops) {
 			still = append(still, a)
 		}
 	}

@@ -20,8 +20,9 @@ func (m *maker) advertise(b *routing.BGP, u *routing.Upstream, f routing.Family,
 	a := m.gather(u, f)
 	object := "peer/" + u.Name + "/" + f.String()
 	shut, unknown := m.unready(u, f)
+	drained := m.drained(u.Link, routing.DrainUpstream)
 	switch {
-	case m.drained(u.Link, routing.DrainUpstream):
+	case drained:
 		shut, unknown = "this node is drained", false
 	case shut == "":
 		why = a.elsewhere()
@@ -31,6 +32,8 @@ func (m *maker) advertise(b *routing.BGP, u *routing.Upstream, f routing.Family,
 		if unknown && len(m.told(u.Name, f)) > 0 {
 			why = "nothing more is advertised: " + shut
 		}
+	}
+	if shut != "" && !drained {
 		m.condition(object, "NotAdvertised", "%s", why)
 	}
 	for _, lack := range a.lacks {
