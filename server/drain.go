@@ -144,19 +144,12 @@ func (v *view) drain(st *routing.DrainStatus) *pb.Drain {
 	m := &pb.Drain{
 		Node: text(req.Node), Id: text(req.ID), Phase: drainPhases[now.Phase], Step: pb.DrainStep(now.Step),
 		Reason: clip(req.Reason, maxText), By: clip(req.By, maxText), Classes: some(req.Classes), KeepEgress: req.KeepEgress,
-		Forced: req.Force, ByCordon: req.Cordon, Since: v.since(st.Since), Message: clip(either(now.Error, now.Message), maxText), Lock: clip(st.Lock, maxText),
+		Forced: req.Force, ByCordon: req.Cordon, Since: v.since(st.Since), Message: clip(now.Message, maxText), Lock: clip(st.Lock, maxText), Error: clip(now.Error, maxText),
 	}
 	for _, r := range now.Rates[:min(len(now.Rates), maxTexts)] {
 		m.Rates = append(m.Rates, &pb.LinkRate{Link: text(r.Link), ReceivedPacketsPerSecond: r.Received, SentPacketsPerSecond: r.Sent})
 	}
 	return m
-}
-
-func either(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // drainOf is how the drain of a node stands, as far as this one can know; nil: it
@@ -180,6 +173,6 @@ func (v *view) drainOf(node string) *pb.Drain {
 
 // sameStep reports whether b only has newer figures than a.
 func sameStep(a, b *routing.DrainStatus) bool {
-	return a.Progress.Phase == b.Progress.Phase && a.Progress.Step == b.Progress.Step && a.Progress.Message == b.Progress.Message &&
-		len(a.Progress.Rates) > 0 && len(b.Progress.Rates) > 0 && !b.Progress.Final()
+	return a.Progress.Phase == b.Progress.Phase && a.Progress.Step == b.Progress.Step &&
+		len(a.Progress.Rates) > 0 && len(b.Progress.Rates) > 0
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
+	"netclass.dev/server"
 	"netclass.dev/server/servertest"
 )
 
@@ -134,5 +136,31 @@ func TestDrainRefused(t *testing.T) {
 	refused.Reasons = slices.Repeat([]string{strings.Repeat("é", 1000)}, 100)
 	if v := violations(); len(v) != 13 || v[12].GetDescription() != "and 88 more" || len(v[0].GetDescription()) > 310 {
 		t.Errorf("%d reasons, the last %q", len(v), v[len(v)-1].GetDescription())
+	}
+}
+
+// Who carries out drains may know of the end before the server does, and then says it
+// in words of its own.
+func TestDrainerThatStopsFirst(t *testing.T) {
+	t.Parallel()
+	source := servertest.NewSource(servertest.Healthy())
+	socket := filepath.Join(t.TempDir(), "n.sock")
+	l, err := server.Listen(socket, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	source.OnDrain = func(context.Context, routing.DrainRequest, bool, func(routing.DrainStatus) error) error {
+		stop()
+		return errors.New("it goes on with the next run")
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.New(server.Config{Source: source, Drains: source}).Serve(ctx, l) }()
+	if _, err := drainAll(t.Context(), api(t, socket), &pb.DrainNodeRequest{}); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }

@@ -320,7 +320,7 @@ func TestDrainIsShown(t *testing.T) {
 	if got, want := phases(), "UNSPECIFIED falsefalse, UNSPECIFIED truefalse, UNSPECIFIED falsetrue"; got != want {
 		t.Errorf("afterwards: nodes %s, want %s", got, want)
 	}
-	if got, err := a.GetStatus(t.Context(), &pb.GetStatusRequest{}); err != nil || got.GetStatus().GetDrain().GetMessage() != "it failed half-way" {
+	if got, err := a.GetStatus(t.Context(), &pb.GetStatusRequest{}); err != nil || got.GetStatus().GetDrain().GetError() != "it failed half-way" {
 		t.Errorf("afterwards: %v, %v", got.GetStatus().GetDrain(), err)
 	}
 }

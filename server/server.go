@@ -71,9 +71,9 @@ type Server struct {
 	log      *slog.Logger
 	access   access
 	views    viewCache
-	watches  chan struct{} // a slot for each Watch
-	draining chan struct{} // a slot for each caller who drains or undrains
-	stop     chan struct{} // closed: streams are to end
+	watches  chan struct{}   // a slot for each Watch
+	draining chan struct{}   // a slot for each caller who drains or undrains
+	stop     <-chan struct{} // closed: streams are to end
 }
 
 // New returns a server that is not serving yet. A Server serves once.
@@ -89,7 +89,6 @@ func New(c Config) *Server {
 		access:   access{readers: c.Readers, admins: c.Admins},
 		watches:  make(chan struct{}, maxWatches),
 		draining: make(chan struct{}, maxDrains),
-		stop:     make(chan struct{}),
 	}
 }
 
@@ -116,6 +115,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	healthpb.RegisterHealthServer(g, checks)
 	reflection.Register(g)
 
+	// The very channel that ends whoever carries out drains, so that their word of it
+	// is understood.
+	s.stop = ctx.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.setHealth(checks, s.source.State())
@@ -132,7 +134,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 
 	checks.Shutdown()
-	close(s.stop)
 	hard := time.AfterFunc(stopTime, func() {
 		callers.cutOff()
 		g.Stop()

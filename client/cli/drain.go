@@ -164,9 +164,9 @@ func (a *app) carryOut(ctx context.Context, p *progress, follow func(context.Con
 	case p.said != "" && client.IsLost(err):
 		return exitWith{fmt.Errorf("lost the connection to netclassd; %s", p.goesOn()), exitError}
 	case failed && tooLong:
-		return exitWith{fmt.Errorf("%w; %s", err, p.leftBehind()), exitTimeout}
+		return exitWith{p.failure(err), exitTimeout}
 	case failed:
-		return exitWith{fmt.Errorf("%w; %s", err, p.leftBehind()), exitError}
+		return exitWith{p.failure(err), exitError}
 	case client.IsInvalid(err):
 		return exitWith{err, exitUsage}
 	}

@@ -44,5 +44,5 @@ func drainDetail(d *pb.Drain) string {
 	if d.GetKeepEgress() {
 		egress = "egress kept"
 	}
-	return join("; ", d.GetMessage(), prefixed("only ", strings.Join(d.GetClasses(), ", ")), egress, ratesText(d.GetRates()), prefixed("lock: ", d.GetLock()))
+	return join("; ", d.GetError(), d.GetMessage(), prefixed("only ", strings.Join(d.GetClasses(), ", ")), egress, ratesText(d.GetRates()), prefixed("lock: ", d.GetLock()))
 }

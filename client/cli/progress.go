@@ -30,6 +30,7 @@ type progress struct {
 	steps int // responses that were a step of this run
 
 	said    string // the newest line of a step
+	failed  string // why it is taken back, as it has been said
 	onRates bool   // the cursor is in a line that is written over
 	rates   time.Time
 }
@@ -47,7 +48,7 @@ func (p *progress) show(d *pb.Drain, done bool) {
 	if p.app.format == formatJSON || p.app.format == formatYAML {
 		return
 	}
-	if first && len(p.costs) > 0 {
+	if first && len(p.costs) > 0 && !done {
 		p.app.say("draining %s costs:\n", p.named())
 		for _, c := range p.costs {
 			p.app.say("  - ")
@@ -57,38 +58,52 @@ func (p *progress) show(d *pb.Drain, done bool) {
 	if p.dryRun {
 		return
 	}
-	p.step(d, done)
-	if len(d.GetRates()) > 0 && !done {
-		p.showRates(d.GetRates())
+	switch {
+	case done && (p.steps == 0 || d.GetMessage() == ""): // there is no more to say
+	case len(d.GetRates()) > 0 && !done:
+		p.showRates(d)
+	default:
+		p.step(d)
 	}
 }
 
 // step prints a line when there is a word that has not been said.
-func (p *progress) step(d *pb.Drain, done bool) {
+func (p *progress) step(d *pb.Drain) {
+	if d.GetError() != "" && p.failed == "" {
+		p.failed = d.GetError()
+		p.line(cell{"failed", bad}, d.GetError())
+	}
 	word := cell{text: stepName(d.GetStep())}
 	switch d.GetPhase() {
 	case pb.DrainPhase_DRAIN_PHASE_WAITING:
 		word = cell{"waiting", fair}
 	case pb.DrainPhase_DRAIN_PHASE_ROLLING_BACK:
-		word = cell{"rolling back", bad}
-	case pb.DrainPhase_DRAIN_PHASE_UNDRAINED, pb.DrainPhase_DRAIN_PHASE_DRAINED:
+		word = cell{"rolling back", fair}
+	case pb.DrainPhase_DRAIN_PHASE_UNDRAINED:
 		word.text = ""
 	}
-	line := word.text + "\x00" + d.GetMessage()
-	if line == p.said || done || word.text == "" && d.GetMessage() == "" {
-		return
+	if line := word.text + "\x00" + d.GetMessage(); line != p.said && (word.text != "" || d.GetMessage() != "") {
+		p.said = line
+		p.line(word, d.GetMessage())
 	}
-	p.said = line
+}
+
+// line prints a word and a text behind the time since the beginning.
+func (p *progress) line(word cell, text string) {
+	const width = len("graceful shutdown")
 	p.clear()
 	a := p.app
-	a.say("%6s  %s", short(a.env.Now().Sub(p.begin)), a.paint(word))
-	if d.GetMessage() == "" {
+	a.say("%s%s", p.age(), a.paint(word))
+	if text == "" {
 		a.say("\n")
 		return
 	}
-	a.say("%*s", max(len("graceful shutdown")-len(word.text), 0)+2, "")
-	a.fold(cell{text: clean(d.GetMessage())}, 6+2+len("graceful shutdown")+2)
+	a.say("%*s", width-len(word.text)+2, "")
+	a.fold(cell{text: clean(text)}, len(p.age())+width+2)
 }
+
+// age is the time since the beginning, in a column.
+func (p *progress) age() string { return fmt.Sprintf("%6s  ", short(p.app.env.Now().Sub(p.begin))) }
 
 // stepName names a step as people read it.
 func stepName(s pb.DrainStep) string {
@@ -100,18 +115,17 @@ func stepName(s pb.DrainStep) string {
 
 // showRates tells what passes over the links: on a terminal in one line that the
 // next takes the place of, elsewhere now and then.
-func (p *progress) showRates(list []*pb.LinkRate) {
-	text := clean(ratesText(list))
+func (p *progress) showRates(d *pb.Drain) {
+	text := p.age() + clean(join("; ", ratesText(d.GetRates()), d.GetMessage()))
 	a, now := p.app, p.app.env.Now()
-	age := fmt.Sprintf("%6s  ", short(now.Sub(p.begin)))
 	switch {
 	case p.rewrites():
 		p.clear()
-		a.say("%s", a.paint(cell{shorten(age+text, a.env.Width-1), faint}))
+		a.say("%s", a.paint(cell{shorten(text, a.env.Width-1), faint}))
 		p.onRates = true
 	case p.rates.IsZero() || now.Sub(p.rates) >= ratesPause:
 		p.rates = now
-		a.say("%s%s\n", age, text)
+		a.say("%s\n", text)
 	}
 }
 
@@ -177,10 +191,11 @@ func (p *progress) goesOn() string {
 	return fmt.Sprintf("the %s of %s goes on: netclassctl nodes shows how far it is%s", p.what, p.named(), back)
 }
 
-// leftBehind says how a node is after a failure.
-func (p *progress) leftBehind() string {
+// failure is why it failed, and where to see how the node is left, unless all has
+// been put back.
+func (p *progress) failure(err error) error {
 	if p.what == "drain" && p.drain.GetPhase() == pb.DrainPhase_DRAIN_PHASE_UNDRAINED {
-		return p.named() + " is as it was before"
+		return err
 	}
-	return "netclassctl status on " + p.named() + " says how it is now"
+	return fmt.Errorf("%w; netclassctl nodes %s shows how it stands", err, clean(p.node))
 }

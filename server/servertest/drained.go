@@ -3,6 +3,7 @@ package servertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"netclass.dev/routing"
@@ -62,18 +63,20 @@ func Draining(source *Source) {
 		say(routing.DrainGoing, routing.DrainClaim, "lease kube-system/netclass-drain is ours")
 		say(routing.DrainGoing, routing.DrainShutdown, "waiting 10s for routers to prefer other nodes")
 		if req.Node == "k8s-3" {
-			say(routing.DrainBack, routing.DrainShutdown, "session udm/ipv4 does not empty its send queue")
-			say(routing.DrainEnded, routing.DrainNone, "everything is announced again")
-			return errors.New("session udm/ipv4 has not sent its withdrawals within 5m0s")
+			failed := errors.New("the speaker has not confirmed it within 5m0s")
+			st.Progress.Error = failed.Error()
+			say(routing.DrainBack, routing.DrainClaim, "routers are told what they were told before")
+			say(routing.DrainEnded, routing.DrainNone, "everything is as before")
+			return fmt.Errorf("it failed and everything has been put back: %w", failed)
 		}
 		say(routing.DrainGoing, routing.DrainUpstream, "2 sessions have sent their withdrawals")
 		say(routing.DrainGoing, routing.DrainMesh, "4 sessions have sent their withdrawals")
 		say(routing.DrainGoing, routing.DrainDefault, "")
-		say(routing.DrainGoing, routing.DrainPaths, "waiting for 5s of at most 10 packets/s")
+		say(routing.DrainGoing, routing.DrainPaths, "waiting until the links are quiet")
 		st.Progress.Rates = []routing.LinkRate{{Link: "ingress0", Received: 0.4, Sent: 0}, {Link: "pod0", Received: 1820, Sent: 12.25}}
-		say(routing.DrainGoing, routing.DrainPaths, "waiting for 5s of at most 10 packets/s")
+		say(routing.DrainGoing, routing.DrainPaths, "waiting until the links are quiet: watched for 2s of 5s")
 		st.Progress.Rates = nil
-		say(routing.DrainDone, routing.DrainPaths, "")
+		say(routing.DrainDone, routing.DrainPaths, "quiet for 5s: ingress0 at most 10.0 packets per second, pod0 at most 12.7 packets per second")
 		return nil
 	}
 	source.OnUndrain = func(ctx context.Context, req routing.DrainRequest, report func(routing.DrainStatus) error) error {

@@ -5954,7 +5954,10 @@ type Drain struct {
 	Rates []*LinkRate `protobuf:"bytes,13,rep,name=rates,proto3" json:"rates,omitempty"`
 	// What keeps others from draining meanwhile, for people: "lease
 	// kube-system/netclass-drain", "marker 10.48.0.3/32 in BGP".
-	Lock          string `protobuf:"bytes,14,opt,name=lock,proto3" json:"lock,omitempty"`
+	Lock string `protobuf:"bytes,14,opt,name=lock,proto3" json:"lock,omitempty"`
+	// Why it failed, for people; empty: it has not. With ROLLING_BACK it is being
+	// taken back for that, with UNDRAINED it has been.
+	Error         string `protobuf:"bytes,15,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6083,6 +6086,13 @@ func (x *Drain) GetRates() []*LinkRate {
 func (x *Drain) GetLock() string {
 	if x != nil {
 		return x.Lock
+	}
+	return ""
+}
+
+func (x *Drain) GetError() string {
+	if x != nil {
+		return x.Error
 	}
 	return ""
 }
@@ -6768,7 +6778,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\bLinkRate\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\tR\x04link\x12=\n" +
 	"\x1breceived_packets_per_second\x18\x02 \x01(\x01R\x18receivedPacketsPerSecond\x125\n" +
-	"\x17sent_packets_per_second\x18\x03 \x01(\x01R\x14sentPacketsPerSecond\"\xab\x03\n" +
+	"\x17sent_packets_per_second\x18\x03 \x01(\x01R\x14sentPacketsPerSecond\"\xc1\x03\n" +
 	"\x05Drain\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12-\n" +
@@ -6785,7 +6795,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
 	"\amessage\x18\f \x01(\tR\amessage\x12+\n" +
 	"\x05rates\x18\r \x03(\v2\x15.netclass.v1.LinkRateR\x05rates\x12\x12\n" +
-	"\x04lock\x18\x0e \x01(\tR\x04lock\"\xac\x02\n" +
+	"\x04lock\x18\x0e \x01(\tR\x04lock\x12\x14\n" +
+	"\x05error\x18\x0f \x01(\tR\x05error\"\xac\x02\n" +
 	"\x10DrainNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
