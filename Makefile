@@ -18,7 +18,7 @@ RACE := ./routing/engine/... ./routing/drain/... ./routing/speaker/... ./routing
 
 # Packages that watch real daemons by the clock: one after the other, so that they
 # do not measure each other.
-REAL := ./test/lab/... ./test/e2e/... ./test/world/... ./test/networks/... ./test/faults/... ./test/interop/...
+REAL := ./test/lab/... ./test/e2e/... ./test/world/... ./test/networks/... ./test/faults/... ./test/interop/... ./test/migrate/...
 
 TEST_ENV = NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl
 
