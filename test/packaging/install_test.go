@@ -1,0 +1,274 @@
+package packaging
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"netclass.dev/routing"
+	"netclass.dev/test/lab"
+	"netclass.dev/test/need"
+)
+
+// TestInstalled is a cluster one of whose nodes runs the Talos extension, one the
+// pod of the DaemonSet, and one the set-up by hand; with the seed's configuration,
+// from the files that a newcomer is given. Nothing that is done to the two loses a
+// packet.
+func TestInstalled(t *testing.T) {
+	need.Program(t, "crun")
+	images := images(t)
+	c := newCluster(t)
+	bird, err := c.Node(3).StartHandMade(t.Context())
+	c.must(err)
+
+	x := newTalos(t, images, c.Node(1))
+	x.idle()
+	p := newPod(t, images, c.Node(2), read(t, render(t, seedOverlay)), c.api, c.token)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the extension ends its log:\n%s\nthe pod its:\n%s", x.LogTail(30), p.LogTail(30))
+		}
+	})
+
+	// The machine configuration comes.
+	x.stop()
+	var files configFiles
+	seedDocument(t, "all-nodes.yaml", "configFiles", &files)
+	if len(files.ConfigFiles) != 1 || files.ConfigFiles[0].MountPath != "/etc/netclassd/config.yaml" {
+		t.Fatalf("%+v", files)
+	}
+	x.content = files.ConfigFiles[0].Content
+	x.kubeconfig(c.api, c.token)
+	x.start()
+	p.run()
+	within(t, convergence, "classes apart", func() error { return c.Separated(c.Nodes...) })
+	c.well(&x.container)
+	c.well(&p.container)
+	x.contained()
+	p.contained()
+	x.socket()
+
+	t.Run("config change on Talos", func(t *testing.T) {
+		c.settle(bird)
+		unharmed := c.unharmed(2)
+		watching, err := x.node.Start(lab.Command{Path: filepath.Join(x.root, "usr/local/bin/netclassctl"), Args: []string{"--socket", x.host("/run/netclassd/netclassd.sock"), "watch"}, Name: "watch"})
+		c.must(err)
+		x.content = strings.Replace(x.content, "\nguard:", "\ndaemon: {resync: 20s}\nguard:", 1)
+		x.stop()
+		<-watching.Done()
+		x.start()
+		c.well(&x.container)
+		unharmed()
+	})
+	t.Run("roll-out of the DaemonSet", func(t *testing.T) {
+		c.settle(bird)
+		unharmed := c.unharmed(1)
+		p.end(p.pid)
+		p.run()
+		for name, probe := range p.probes() {
+			within(t, convergence, name, func() error { return p.probe(probe) })
+		}
+		c.well(&p.container)
+		unharmed()
+	})
+	t.Run("kill", func(t *testing.T) {
+		c.settle(bird)
+		unharmed := c.unharmed()
+		for _, k := range []*container{&x.container, &p.container} {
+			c.must(syscall.Kill(k.pid, syscall.SIGKILL))
+			<-k.Done()
+			k.run()
+		}
+		c.well(&x.container)
+		c.well(&p.container)
+		unharmed()
+	})
+	t.Run("Talos without its configuration", func(t *testing.T) {
+		unharmed := c.unharmed()
+		x.stop()
+		x.content = ""
+		x.start()
+		within(t, convergence, "idle", func() error { _, err := x.ctl("health"); return err })
+		unharmed()
+	})
+	c.routerSawNothing()
+}
+
+// settle waits until BIRD is done with the last restart: whoever restarts once more
+// before loses what is kept for it (RFC 4724 §4.2).
+func (c *cluster) settle(bird *lab.BIRD) {
+	c.t.Helper()
+	within(c.t, convergence, "the end of restarts at BIRD", func() error {
+		for _, n := range c.Nodes[:2] {
+			for _, f := range routing.Families {
+				out, err := bird.Ctl(c.t.Context(), "show", "protocols", "all", fmt.Sprintf("k8s_%d_%s", n.Number, f))
+				if err != nil {
+					return err
+				}
+				if !strings.Contains(out, "Established") || strings.Contains(out, "graceful restart active") {
+					return fmt.Errorf("%s", out)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// unharmed watches until it is called that no ping is lost, that netclassd changes
+// nothing on some nodes, and that BIRD loses nothing.
+func (c *cluster) unharmed(quiet ...int) func() {
+	c.t.Helper()
+	stop := c.pings()
+	lost := c.changes(c.Node(3), gone)
+	var changed []func() []string
+	for _, n := range quiet {
+		changed = append(changed, c.changes(c.Node(n), ours))
+	}
+	return func() {
+		c.t.Helper()
+		stop()
+		if lines := lost(); len(lines) > 0 {
+			c.t.Errorf("BIRD lost routes:\n%s", strings.Join(lines, "\n"))
+		}
+		for i, changes := range changed {
+			if lines := changes(); len(lines) > 0 {
+				c.t.Errorf("%s changed:\n%s", c.Node(quiet[i]).Name, strings.Join(lines, "\n"))
+			}
+		}
+	}
+}
+
+// idle is the service before there is a configuration.
+func (x *talos) idle() {
+	x.t.Helper()
+	x.start()
+	x.within(convergence, "idle", func() error {
+		out, err := x.ctl("health")
+		if err == nil && strings.TrimSpace(out) != "SERVING" {
+			err = fmt.Errorf("health %q", out)
+		}
+		return err
+	})
+	if out, err := x.ctl("status"); err != nil || !strings.Contains(out, "not there yet, or empty") {
+		x.t.Errorf("%v:\n%s", err, out)
+	}
+	for _, family := range []string{"-4", "-6"} {
+		out, err := x.node.Exec(x.t.Context(), "ip", family, "route", "show", "table", "all", "proto", "148")
+		if err != nil || out != "" {
+			x.t.Errorf("idle, and the kernel has %v\n%s", err, out)
+		}
+	}
+}
+
+// contained looks at the container from outside: it is what Talos makes of it, and
+// the speaker in it has next to nothing.
+func (x *talos) contained() {
+	x.t.Helper()
+	x.checkContained(mask(grantable(x.t)...))
+	if ns, err := os.Readlink("/proc/self/ns/ipc"); err != nil || ns != x.namespace("ipc") {
+		x.t.Errorf("%v: the IPC namespace is not the host's", err)
+	}
+	for path, want := range map[string]string{
+		"ipv4/conf/pod0/rp_filter": "0", "ipv4/conf/all/rp_filter": "0", "ipv4/conf/all/ignore_routes_with_linkdown": "1",
+		"ipv6/conf/pod0/ignore_routes_with_linkdown": "1", "ipv6/conf/all/keep_addr_on_down": "1",
+	} {
+		err := x.node.Do(func() error {
+			got, err := os.ReadFile("/proc/sys/net/" + path)
+			if err == nil && strings.TrimSpace(string(got)) != want {
+				err = fmt.Errorf("%s is %s", path, got)
+			}
+			return err
+		})
+		if err != nil {
+			x.t.Error(err)
+		}
+	}
+}
+
+func (p *pod) contained() {
+	p.t.Helper()
+	p.checkContained(mask(p.spec.capabilities...))
+	for name, probe := range p.probes() {
+		if err := p.probe(probe); err != nil {
+			p.t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func (c *container) namespace(kind string) string {
+	c.t.Helper()
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", c.pid, kind))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return ns
+}
+
+// checkContained holds the container against what was asked for: a test in a
+// container that is none proves nothing.
+func (c *container) checkContained(capabilities string) {
+	c.t.Helper()
+	for key, want := range map[string]string{"CapEff": capabilities, "CapBnd": capabilities, "NoNewPrivs": "1", "Seccomp": "2"} {
+		if got := c.status(c.pid, key); got != want {
+			c.t.Errorf("%s: %s is %s, want %s", c.name, key, got, want)
+		}
+	}
+	if numbers := strings.Fields(c.status(c.pid, "NSpid")); numbers[len(numbers)-1] != "1" {
+		c.t.Errorf("%s: its first process has the numbers %v", c.name, numbers)
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", c.pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/proc/sys", "/sys", "/etc/netclassd"} {
+		readonly := false
+		for line := range strings.Lines(string(mounts)) {
+			f := strings.Fields(line)
+			readonly = readonly || strings.HasPrefix(f[4], path) && strings.HasPrefix(f[5]+",", "ro,")
+		}
+		if !readonly {
+			c.t.Errorf("%s: %s is not read-only", c.name, path)
+		}
+	}
+	speaker, err := first(c.pid, "netclass-bgp")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for key, want := range map[string]string{"CapEff": mask("NET_BIND_SERVICE"), "CapPrm": mask("NET_BIND_SERVICE"), "Uid": "65534\t65534\t65534\t65534"} {
+		if got := c.status(speaker, key); got != want {
+			c.t.Errorf("%s: the speaker's %s is %s, want %s", c.name, key, got, want)
+		}
+	}
+}
+
+// socket asks from outside the container, as the debug pod does: by the paths of
+// the host that it has, and without a capability.
+func (x *talos) socket() {
+	x.t.Helper()
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(text(x.t, "packaging/talos/debug-pod.yaml")), &pod); err != nil {
+		x.t.Fatal(err)
+	}
+	where := map[string]string{}
+	for _, v := range pod.Spec.Volumes {
+		where[v.Name] = v.HostPath.Path
+	}
+	program, ok := strings.CutPrefix(where["program"], "/usr/local/lib/containers/netclassd/")
+	if !ok {
+		x.t.Fatalf("the debug pod has its program from %s", where["program"])
+	}
+	out, err := x.node.Exec(x.t.Context(), need.Program(x.t, "setpriv"), "--bounding-set=-all",
+		filepath.Join(x.root, program, "netclassctl"), "--socket", filepath.Join(x.host(where["socket"]), "netclassd.sock"), "status")
+	if err != nil || !strings.Contains(out, "k8s-1") {
+		x.t.Errorf("%v:\n%s", err, out)
+	}
+	if info, err := os.Stat(x.host("/run/netclassd")); err != nil || info.Mode().Perm() != 0o700 {
+		x.t.Errorf("the socket's folder: %v %v", info, err)
+	}
+}
