@@ -19,6 +19,7 @@ type claim struct {
 type claims struct {
 	sorted  []claim // by prefix: address, then length
 	refused map[claim]bool
+	lengths routing.PerFamily[[129]bool] // that there are
 }
 
 // settleClaims decides who owns which pod CIDR. Where two nodes claim the same
@@ -49,6 +50,10 @@ func (m *maker) settleClaims() claims {
 
 // gather collects the claims of one family.
 func (cs *claims) gather(m *maker, f routing.Family) {
+	lengths := &cs.lengths.IPv4
+	if f == routing.IPv6 {
+		lengths = &cs.lengths.IPv6
+	}
 	for i := range m.nodes {
 		for _, p := range m.nodes[i].PodCIDRs {
 			switch {
@@ -58,6 +63,7 @@ func (cs *claims) gather(m *maker, f routing.Family) {
 				m.condition("node/"+m.nodes[i].Name, "PodCIDRRefused", "%s is no pod CIDR", p)
 			default:
 				cs.sorted = append(cs.sorted, claim{p, i})
+				lengths[p.Bits()] = true
 			}
 		}
 	}
@@ -194,7 +200,11 @@ func (cs *claims) other(node int, p netip.Prefix) (int, bool) {
 			return cs.sorted[i].node, true
 		}
 	}
+	lengths := cs.lengths.Of(routing.FamilyOf(p.Addr()))
 	for bits := p.Bits() - 1; bits >= 0; bits-- {
+		if !lengths[bits] {
+			continue
+		}
 		wider, err := p.Addr().Prefix(bits)
 		if err != nil {
 			break

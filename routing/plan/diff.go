@@ -169,7 +169,7 @@ func order(a, b *routing.Op) int {
 		return -1
 	}
 	if !a.IsRule() {
-		return orderRoutes(&a.Route, &b.Route)
+		return orderRoutes(a, b)
 	}
 	if a.Verb == routing.Delete {
 		a, b = b, a
@@ -177,12 +177,16 @@ func order(a, b *routing.Op) int {
 	return orderRules(&a.Rule, &b.Rule)
 }
 
-func orderRoutes(a, b *routing.Route) int {
+func orderRoutes(x, y *routing.Op) int {
+	a, b := &x.Route, &y.Route
 	if c := cmp.Compare(a.Table, b.Table); c != 0 {
 		return c
 	}
 	if c := a.Dst.Addr().Compare(b.Dst.Addr()); c != 0 {
 		return c
+	}
+	if a.Dst.Bits() == 0 && b.Dst.Bits() == 0 && x.Verb == routing.Delete && y.Verb == routing.Delete && a.Metric != b.Metric {
+		return cmp.Compare(b.Metric, a.Metric) // what keeps the default's place must not be left alone in it
 	}
 	return cmp.Or(
 		a.Dst.Bits()-b.Dst.Bits(),

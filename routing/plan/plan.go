@@ -64,15 +64,16 @@ type maker struct {
 	hosts     []host                             // by address; made when first asked for
 
 	ruled    map[routing.Rule]bool                        // planned
-	others   map[place][]routing.Rule                     // the kernel's that are not ours; made when first asked for
+	delivery map[routing.Family]rulePlace                 // the rule that delivers local packets; zero: none
+	others   map[rulePlace][]routing.Rule                 // the kernel's that are not ours; made when first asked for
 	drains   []string                                     // the links that a drain of this node takes out
 	kept     []string                                     // pod CIDRs of one table whose class path stays in spite of a drain
 	tolds    map[routing.SessionKey]map[netip.Prefix]bool // what routers were told; made when first asked for
 	imported map[routing.SessionKey]*routing.PeerStatus   // what became of the paths of routers
 }
 
-// place is where rules stand that are asked in no known order.
-type place struct {
+// rulePlace is where rules stand that are asked in no known order.
+type rulePlace struct {
 	family   routing.Family
 	priority uint32
 }
@@ -98,6 +99,7 @@ func newMaker(in *routing.Inputs) *maker {
 		rulesWait: make(map[linkTraffic]string),
 		hops:      make(map[string][]nodeIP),
 		ruled:     make(map[routing.Rule]bool),
+		delivery:  make(map[routing.Family]rulePlace),
 	}
 	for i := range in.Kernel.Links {
 		m.links[in.Kernel.Links[i].Name] = &in.Kernel.Links[i]

@@ -136,15 +136,15 @@ func (m *maker) addRule(r routing.Rule) string {
 // beside returns the rules of others at a rule's priority that do something else.
 func (m *maker) beside(r routing.Rule) []routing.Rule {
 	if m.others == nil {
-		m.others = make(map[place][]routing.Rule)
+		m.others = make(map[rulePlace][]routing.Rule)
 		for _, k := range m.in.Kernel.Rules {
 			if !m.mineProtocol(k.Protocol) {
-				at := place{k.Family, k.Priority}
+				at := rulePlace{k.Family, k.Priority}
 				m.others[at] = append(m.others[at], k)
 			}
 		}
 	}
-	there := m.others[place{r.Family, r.Priority}]
+	there := m.others[rulePlace{r.Family, r.Priority}]
 	if !slices.ContainsFunc(there, func(k routing.Rule) bool { return !sameSelector(k, r) }) {
 		return nil
 	}
@@ -154,14 +154,20 @@ func (m *maker) beside(r routing.Rule) []routing.Rule {
 // localRule returns the priority of the first rule that delivers local packets.
 // It is 0 unless a CNI has moved it.
 func (m *maker) localRule(f routing.Family) (priority uint32, ok bool) {
-	for _, k := range m.in.Kernel.Rules {
+	if local, known := m.delivery[f]; known {
+		return local.priority, local.family != 0
+	}
+	local := rulePlace{}
+	for i := range m.in.Kernel.Rules {
+		k := &m.in.Kernel.Rules[i]
 		if k.Family == f && k.Table == routing.LocalID && k.Action == routing.ActionLookup &&
 			!k.From.IsValid() && !k.To.IsValid() && k.IIF == "" && k.OIF == "" && k.Mask == 0 && !k.Invert && !k.Opaque &&
-			(!ok || k.Priority < priority) {
-			priority, ok = k.Priority, true
+			(local.family == 0 || k.Priority < local.priority) {
+			local = rulePlace{f, k.Priority}
 		}
 	}
-	return priority, ok
+	m.delivery[f] = local
+	return local.priority, local.family != 0
 }
 
 // sameSelector reports whether two rules do the same for the same packets. A
