@@ -11,14 +11,14 @@ LDFLAGS  := -s -w -X netclass.dev/version.Version=$(VERSION)
 
 # Debian packages, by the command or file that says a package is there.
 DEMO_PACKAGES := ip:iproute2 nft:nftables bird:bird2
-TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev
+TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev crun:crun
 
 # Packages whose tests run under the race detector: those with goroutines.
 RACE := ./routing/engine/... ./routing/drain/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
 
 # Packages that watch real daemons by the clock: one after the other, so that they
 # do not measure each other.
-REAL := ./test/lab/... ./test/e2e/... ./test/world/... ./test/networks/... ./test/faults/... ./test/interop/... ./test/migrate/...
+REAL := ./test/lab/... ./test/e2e/... ./test/world/... ./test/networks/... ./test/faults/... ./test/interop/... ./test/migrate/... ./test/packaging/...
 
 TEST_ENV = NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl
 
@@ -34,6 +34,11 @@ build: ## static bin/netclassd and bin/netclassctl
 packages: ## dist/: deb and rpm for amd64 and arm64, the same bytes for the same commit
 	GO='$(GO)' VERSION='$(VERSION)' packaging/deb-rpm/build.sh dist
 
+.PHONY: images
+packages: images
+images: ## dist/images: for Kubernetes and Talos, amd64 and arm64, without a container engine
+	GO='$(GO)' VERSION='$(VERSION)' packaging/image/build.sh dist
+
 .PHONY: demo
 demo: demo-packages build ## a three-node cluster on this machine, its classes and its failures (root)
 	CGO_ENABLED=0 $(GO) build -o bin/demo ./test/demo
@@ -44,6 +49,16 @@ test: test-packages build bin/grpcurl kube-apiserver ## every test, with real ke
 	$(TEST_ENV) $(GO) test -timeout 15m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL)))
 	$(TEST_ENV) CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
 	$(TEST_ENV) $(GO) test -p 1 -timeout 15m $(REAL)
+
+# The images' builder is a module of its own, whose tests read files outside it:
+# what go remembers of them says nothing.
+.PHONY: test-images
+test: test-images bin/netclass-image
+test-images:
+	$(GO) -C packaging/image test -count=1 ./...
+
+bin/netclass-image: $(wildcard packaging/image/*.go) packaging/image/go.mod packaging/image/go.sum
+	CGO_ENABLED=0 $(GO) -C packaging/image build -trimpath -o $(CURDIR)/$@ .
 
 .PHONY: kube-apiserver
 kube-apiserver: ## the API server that tests run against (built once, 7 to 15 minutes)
@@ -68,6 +83,7 @@ lint: ## linters, and whether generated code is current
 	$(GO) mod verify >/dev/null
 	@files=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); test -z "$$files" || { echo "not gofmt-ed: $$files"; exit 1; }
 	$(GO) vet ./...
+	$(GO) -C packaging/image vet ./...
 	$(TOOL) buf lint
 	if git cat-file -e HEAD^:proto 2>/dev/null; then $(TOOL) buf breaking --against '.git#ref=HEAD^'; fi
 	$(TOOL) buf generate -o .cache/generated
