@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -105,7 +106,7 @@ func (d *Drainer) Drain(ctx context.Context, req routing.DrainRequest, validateO
 	d.complete(&req, s)
 	if req.Node != s.Node {
 		if validateOnly {
-			return errAskThere(req.Node)
+			return fmt.Errorf("what a drain of %s costs, it alone can say: ask it there", req.Node)
 		}
 		return d.far(ctx, req, report)
 	}

@@ -102,12 +102,10 @@ func inBrackets(s string) string {
 func (j *judge) otherDrains() {
 	if j.kube {
 		switch lease := j.Inventory.Drain; {
-		case lease == nil || lease.Unusable != "":
-			why := "it has not been read yet"
-			if lease != nil {
-				why = lease.Unusable
-			}
-			j.add("the drain lease %s/%s cannot be used (%s): it must be there and this daemon allowed to write it", j.cfg.Drain.LeaseNamespace, j.cfg.Drain.LeaseName, why)
+		case lease == nil:
+			j.add("the drain lease %s/%s has not been read yet: wait for it", j.cfg.Drain.LeaseNamespace, j.cfg.Drain.LeaseName)
+		case lease.Unusable != "" && lease.Version != "":
+			j.add("the drain lease %s/%s cannot be used (%s): put it right first", j.cfg.Drain.LeaseNamespace, j.cfg.Drain.LeaseName, lease.Unusable)
 		default:
 			if by := heldByOther(j.State, lease, j.req); by != "" {
 				j.add("%s", by)
@@ -117,7 +115,7 @@ func (j *judge) otherDrains() {
 	}
 	for _, name := range j.Plan.Drained {
 		if name != j.Node {
-			j.add("%s is drained (its marker has been seen in BGP and not withdrawn): undrain it first", name)
+			j.add("%s is drained, or about to be (its marker has been seen in BGP and not withdrawn): undrain it first", name)
 		}
 	}
 }

@@ -52,7 +52,11 @@ func (d *Drainer) send(ctx context.Context, l Lease, req *routing.DrainRequest) 
 		if time.Now().After(giveUp) {
 			return "", fmt.Errorf("ask %s: %w", req.Node, err)
 		}
-		if !errors.Is(err, routing.ErrDrainConflict) && !rest(ctx, leaseGap) {
+		gap := leaseGap
+		if errors.Is(err, routing.ErrDrainConflict) {
+			gap = conflictGap
+		}
+		if !rest(ctx, gap) {
 			return "", ctx.Err()
 		}
 	}
@@ -178,6 +182,9 @@ func takeBack(ctx context.Context, l Lease, id string) (taken bool, err error) {
 		next.Request = nil
 		if _, err = l.WriteDrain(ctx, &next); !errors.Is(err, routing.ErrDrainConflict) {
 			return false, err
+		}
+		if !rest(ctx, conflictGap) {
+			return false, ctx.Err()
 		}
 	}
 }

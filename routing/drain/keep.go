@@ -78,7 +78,7 @@ func (d *Drainer) orphan(ctx context.Context, s *routing.State) {
 	}
 	d.rejoinAt = time.Time{}
 	uid, id := holderOf(seen)
-	if uid != self.UID || d.ended[id] {
+	if uid != self.UID {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
@@ -89,6 +89,12 @@ func (d *Drainer) orphan(ctx context.Context, s *routing.State) {
 		return
 	}
 	if lease.Holder != seen.Holder {
+		return
+	}
+	if d.ended[id] {
+		// A write that had failed came through all the same.
+		d.rec.Request.ID, d.rec.Releasing = id, true
+		d.free(ctx)
 		return
 	}
 	r := record{

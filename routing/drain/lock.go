@@ -16,6 +16,7 @@ const (
 	leaseTime   = 10 * time.Second // until a lease that cannot be had is given up
 	releaseTime = 5 * time.Second  // until a lease that cannot be freed no longer holds up an undrain
 	leaseGap    = 500 * time.Millisecond
+	conflictGap = 20 * time.Millisecond
 	freeGap     = 5 * time.Second  // between tries to free it after that
 	rejoinGap   = 10 * time.Second // between looks at a lease that is not as it should be
 )
@@ -58,8 +59,6 @@ func (d *Drainer) winLease(ctx context.Context, l Lease) error {
 			return nil
 		case refused || ctx.Err() != nil:
 			return err
-		case errors.Is(err, routing.ErrDrainConflict):
-			continue // somebody was quicker: see who
 		case time.Now().After(giveUp) && d.rec.Request.Force:
 			d.lock = "nobody: " + err.Error()
 			d.log.Warn("drain forced", "by", d.rec.Request.By, "id", d.rec.Request.ID, "although", "the lease cannot be taken: "+err.Error())
@@ -67,7 +66,11 @@ func (d *Drainer) winLease(ctx context.Context, l Lease) error {
 		case time.Now().After(giveUp):
 			return &routing.Refused{Reasons: []string{"the lease that keeps others from draining cannot be taken: " + err.Error()}}
 		}
-		if err := d.pause(ctx, time.Now().Add(leaseGap)); err != nil {
+		gap := leaseGap
+		if errors.Is(err, routing.ErrDrainConflict) {
+			gap = conflictGap // somebody was quicker: see who
+		}
+		if err := d.pause(ctx, time.Now().Add(gap)); err != nil {
 			return err
 		}
 	}
@@ -101,7 +104,8 @@ func (d *Drainer) takeLease(ctx context.Context, l Lease) error {
 	return nil
 }
 
-// readLease reads a lease that can be used.
+// readLease reads a lease that can be used. One that does not exist yet is free, and
+// made by the first who writes it.
 func readLease(ctx context.Context, l Lease) (*routing.DrainLease, error) {
 	lease, err := l.ReadDrain(ctx)
 	switch {
@@ -109,7 +113,7 @@ func readLease(ctx context.Context, l Lease) (*routing.DrainLease, error) {
 		return nil, fmt.Errorf("read the drain lease: %w", err)
 	case lease == nil:
 		return nil, errors.New("read the drain lease: there is none")
-	case lease.Unusable != "":
+	case lease.Unusable != "" && lease.Version != "":
 		return nil, errors.New("the drain lease cannot be used: " + lease.Unusable)
 	}
 	return lease, nil

@@ -208,13 +208,22 @@ func (d *Drainer) stay(ctx context.Context) {
 			d.turn()
 			return
 		}
-		for _, c := range d.callers {
-			d.dismissOne(c, nil, d.status)
-		}
-		d.callers = nil
+		d.answered()
 		if d.keepLock(ctx); d.pause(ctx, d.rejoinAt) != nil {
 			return
 		}
+	}
+}
+
+// answered tells those who have asked for a drain that it is done.
+func (d *Drainer) answered() {
+	for _, c := range d.callers {
+		d.dismissOne(c, nil, d.status)
+	}
+	d.callers = nil
+	if d.rec.Answering != nil {
+		d.rec.Answering = nil
+		d.mustSave()
 	}
 }
 
@@ -259,8 +268,8 @@ func (d *Drainer) nothingDrained(c *caller, s *routing.State) {
 	st := &routing.DrainStatus{Request: c.request, Since: time.Now(), Lock: d.lock}
 	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: c.request.Node + " is not drained", At: time.Now()}
 	d.dismissOne(c, nil, st)
-	if d.waiting != nil && !uncordoned(s) {
-		// It was waiting to be drained, which is what the caller does not want.
+	if followsCordon(s) && !uncordoned(s) {
+		// It would be drained for its cordon, which is what the caller does not want.
 		d.rec.Overridden = true
 		d.stopWaiting()
 		d.mustSave()
@@ -269,9 +278,9 @@ func (d *Drainer) nothingDrained(c *caller, s *routing.State) {
 
 // idleUntil is when an idle Drainer has something to do unasked; zero: never.
 func (d *Drainer) idleUntil() time.Time {
-	var next time.Time
+	now, next := time.Now(), time.Time{}
 	for _, t := range []time.Time{d.freeAt, d.rejoinAt, d.cordonAt} {
-		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}
@@ -297,6 +306,7 @@ func (d *Drainer) begin(c *caller) {
 	d.answering(c)
 	if err := d.save(); err != nil {
 		d.rec = before
+		d.log.Error("drain not begun", "error", err, "by", req.By)
 		d.dismissOne(c, fmt.Errorf("nothing has been changed: %w", err), nil)
 		return
 	}

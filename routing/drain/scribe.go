@@ -97,10 +97,11 @@ func (s *scribe) deliver(ctx context.Context, st *routing.DrainStatus) {
 			s.log.Warn("drain status not written to the lease", "error", err)
 			return
 		}
+		gap := scribeGap
 		if errors.Is(err, routing.ErrDrainConflict) {
-			continue
+			gap = conflictGap
 		}
-		if !rest(ctx, scribeGap) {
+		if !rest(ctx, gap) {
 			return
 		}
 	}

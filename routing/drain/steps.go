@@ -276,23 +276,16 @@ func (d *Drainer) restored(ctx context.Context) error {
 func (d *Drainer) over(ctx context.Context) {
 	st := &routing.DrainStatus{Request: d.rec.Request, Since: time.Now()}
 	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", Error: d.rec.Cause, At: time.Now()}
+	err, refused := d.failure()
 	d.ended[d.rec.Request.ID] = true
 	d.lock = ""
-	if d.rec.Locked && !d.rec.Marker {
+	if !d.rec.Marker {
+		// Also where it was not won: a write that failed may have been carried out.
 		d.rec.Releasing = true
-		d.release(ctx, st)
-		if d.rec.Releasing {
-			st.Progress.Message += "; the lease still names this node, and is freed once that can be done"
+		if d.release(ctx, st); d.rec.Releasing {
+			st.Progress.Message += "; the lease is freed once that can be done"
 			st.Lock = d.lock
 		}
-	}
-	err := d.cause
-	if err == nil && d.rec.Cause != "" {
-		err = errors.New(d.rec.Cause)
-	}
-	_, refused := errors.AsType[*routing.Refused](err)
-	if err != nil && !refused {
-		err = fmt.Errorf("it failed and everything has been put back: %w", err)
 	}
 	if d.rec.Request.Cordon && err != nil {
 		d.cordonAt = time.Now().Add(cordonRest)
@@ -305,10 +298,22 @@ func (d *Drainer) over(ctx context.Context) {
 	if err != nil && !refused {
 		d.status = st
 	}
-	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
-	d.logOnce(progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}, st)
-	d.finish(err, st)
 	d.rec = record{Request: d.rec.Request, Phase: routing.DrainEnded, Releasing: d.rec.Releasing, Overridden: d.rec.Overridden}
 	d.cause = nil
 	d.mustSave()
+	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
+	d.logOnce(progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}, st)
+	d.finish(err, st)
+}
+
+// failure is why a drain was rolled back, for its callers; nil: it was not.
+func (d *Drainer) failure() (err error, refused bool) {
+	err = d.cause
+	if err == nil && d.rec.Cause != "" {
+		err = errors.New(d.rec.Cause)
+	}
+	if _, refused = errors.AsType[*routing.Refused](err); err != nil && !refused {
+		err = fmt.Errorf("it failed and everything has been put back: %w", err)
+	}
+	return err, refused
 }

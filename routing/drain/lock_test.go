@@ -1,0 +1,207 @@
+package drain_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// TestTwentyAtOnce: one wins, whichever lock it is and however close they are, and
+// the others are told who.
+func TestTwentyAtOnce(t *testing.T) {
+	for _, kube := range []bool{false, true} {
+		for _, stagger := range []time.Duration{0, time.Millisecond, 7 * time.Millisecond, 40 * time.Millisecond, 400 * time.Millisecond} {
+			for _, backwards := range []bool{false, true} {
+				bubble(t, 20, kube, func(t *testing.T, w *world) { contend(t, w, stagger, backwards) })
+			}
+		}
+	}
+}
+
+func contend(t *testing.T, w *world, stagger time.Duration, backwards bool) {
+	calls := make([]*call, len(w.nodes))
+	for i := range w.nodes {
+		if backwards {
+			i = len(w.nodes) - 1 - i
+		}
+		calls[i] = w.nodes[i].drain(routing.DrainRequest{})
+		time.Sleep(stagger)
+	}
+	// Never are two of them taken out at a time.
+	for range 400 {
+		time.Sleep(100 * time.Millisecond)
+		var out []string
+		for _, n := range w.nodes {
+			if n.engine.now().Step > routing.DrainClaim {
+				out = append(out, n.name)
+			}
+		}
+		if len(out) > 1 {
+			t.Fatalf("taken out at one time: %v", out)
+		}
+	}
+	won := ""
+	for i, c := range calls {
+		if c.wait(t, limit) == nil {
+			won += w.nodes[i].name
+		}
+	}
+	for i, c := range calls {
+		n := w.nodes[i]
+		if n.name == won {
+			continue
+		}
+		var refused *routing.Refused
+		if !errors.As(c.err, &refused) || w.lease != nil && !strings.Contains(c.err.Error(), won) {
+			t.Errorf("stagger %v: %s is told %v; %q has won", stagger, n.name, c.err, won)
+		}
+		n.free()
+	}
+}
+
+// TestLeaseFails: whichever call of the API fails, before it is carried out or
+// after, once or for ever: the node is drained and has the lease, or is not drained
+// and has not.
+func TestLeaseFails(t *testing.T) {
+	for nth := 1; nth <= 12; nth++ {
+		for _, mode := range []string{"once", "once after", "conflict", "for a while", "for ever"} {
+			t.Run(fmt.Sprintf("call %d %s", nth, mode), func(t *testing.T) {
+				bubble(t, 2, true, func(t *testing.T, w *world) { failLease(t, w, nth, mode) })
+			})
+		}
+	}
+}
+
+func failLease(t *testing.T, w *world, nth int, mode string) {
+	n := w.nodes[0]
+	begin := time.Now()
+	w.lease.failing(func(call int, write bool) (before, after error) {
+		switch {
+		case call < nth, mode == "for a while" && time.Since(begin) > time.Minute, mode != "for ever" && mode != "for a while" && call > nth:
+			return nil, nil
+		case mode == "once after" && write:
+			return nil, errAway
+		case mode == "conflict" && write:
+			return routing.ErrDrainConflict, nil
+		}
+		return errAway, nil
+	})
+	err := n.drain(routing.DrainRequest{}).wait(t, limit)
+	time.Sleep(time.Minute)
+	held := strings.HasPrefix(w.lease.seen().Holder, "uid-k8s-1/")
+	if err == nil {
+		if !held || n.engine.now().Step != routing.DrainPaths {
+			t.Fatalf("drained, the lease is held: %v; %+v", held, n.engine.now())
+		}
+		err = n.undrain("").wait(t, time.Minute)
+		if err != nil {
+			t.Errorf("undrain: %v", err)
+		}
+	} else if refused := new(*routing.Refused); !errors.As(err, refused) {
+		t.Errorf("it ended with %v", err)
+	}
+	if n.engine.now().Step != routing.DrainNone {
+		t.Errorf("left with %+v", n.engine.now())
+	}
+	w.lease.failing(nil)
+	time.Sleep(time.Minute)
+	n.free()
+	if err := w.nodes[1].drain(routing.DrainRequest{}).wait(t, limit); err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
+// TestForce: it takes the lock only from who is named, and goes past what is not
+// safe, with a word about it.
+func TestForce(t *testing.T) {
+	bubble(t, 3, true, func(t *testing.T, w *world) {
+		a, b := w.nodes[0], w.nodes[1]
+		if err := a.drain(routing.DrainRequest{Reason: "disk"}).wait(t, limit); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		err := b.drain(routing.DrainRequest{Force: true}).wait(t, limit)
+		var refused *routing.Refused
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "k8s-1 is drained since 2000-") || !strings.Contains(err.Error(), "--force --holder k8s-1") || !strings.Contains(err.Error(), "disk") {
+			t.Errorf("force alone: %v", err)
+		}
+		if err := b.drain(routing.DrainRequest{Force: true, Holder: "k8s-3"}).wait(t, limit); !errors.As(err, &refused) {
+			t.Errorf("force with another's name: %v", err)
+		}
+		if err := b.drain(routing.DrainRequest{Force: true, Holder: "k8s-1"}).wait(t, limit); err != nil {
+			t.Errorf("force: %v", err)
+		}
+		if log := b.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "drain lease taken over") {
+			t.Errorf("log:\n%s", log)
+		}
+		time.Sleep(time.Minute)
+		if st := a.engine.State().Drain; st.Progress.Phase != routing.DrainDone || !strings.HasPrefix(st.Lock, "nobody: ") {
+			t.Errorf("the first is left with %+v", st)
+		}
+		if err := a.undrain("").wait(t, limit); err != nil {
+			t.Error(err)
+		}
+		if l := w.lease.seen(); !strings.HasPrefix(l.Holder, "uid-k8s-2/") {
+			t.Errorf("its undrain left the lease with %q", l.Holder)
+		}
+		// Whose lease goes back to being free takes it again.
+		w.lease.force(func(l *routing.DrainLease) { l.Holder = "" })
+		time.Sleep(time.Minute)
+		if l := w.lease.seen(); !strings.HasPrefix(l.Holder, "uid-k8s-2/") {
+			t.Errorf("the lease of a drained node stays with %q", l.Holder)
+		}
+	})
+}
+
+// TestNodeGone: a Node that is deleted frees its lock; one that has only not been
+// read does not.
+func TestNodeGone(t *testing.T) {
+	bubble(t, 2, true, func(t *testing.T, w *world) {
+		w.lease.force(func(l *routing.DrainLease) { l.Holder = "uid-gone/old" })
+		n := w.nodes[0]
+		n.engine.alter(func(s *routing.State) { s.Inventory.Stale = "connection refused" })
+		if err := n.drain(routing.DrainRequest{}).wait(t, limit); err == nil {
+			t.Error("drained, though what is known of the nodes is old")
+		}
+		n.engine.alter(nil)
+		if err := n.drain(routing.DrainRequest{}).wait(t, limit); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReleasedLater: an undrain is done also while the API is away, which then
+// frees the lease; also when the daemon is restarted in between.
+func TestReleasedLater(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		bubble(t, 2, true, func(t *testing.T, w *world) {
+			n := w.nodes[0]
+			if err := n.drain(routing.DrainRequest{}).wait(t, limit); err != nil {
+				t.Fatal(err)
+			}
+			w.lease.failing(func(int, bool) (error, error) { return errAway, nil })
+			n.engine.alter(func(s *routing.State) {
+				s.Inventory.Stale, s.Plan.Hold = "connection refused", "the inventory is old"
+				s.Peers = nil
+			})
+			c := n.undrain("")
+			if err := c.wait(t, 20*time.Second); err != nil || !strings.Contains(c.last().Progress.Message, "freed once") || !strings.Contains(c.last().Lock, "connection refused") {
+				t.Errorf("%v, %+v", err, c.last())
+			}
+			if n.engine.now().Step != routing.DrainNone {
+				t.Errorf("left with %+v", n.engine.now())
+			}
+			if restart {
+				n.reboot()
+			}
+			time.Sleep(time.Minute)
+			w.lease.failing(nil)
+			time.Sleep(10 * time.Second)
+			n.free()
+		})
+	}
+}

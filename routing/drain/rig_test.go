@@ -1,0 +1,491 @@
+package drain_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"netclass.dev/routing"
+	"netclass.dev/routing/drain"
+)
+
+// config is a cluster's with a mesh over pod0 and a router over ingress0.
+func config() *routing.Config {
+	return &routing.Config{
+		Networks: []routing.Network{{Name: "pods"}, {Name: "nodes"}},
+		Classes: []routing.Class{
+			{Name: "pod-pod", Link: "pod0", Traffic: []routing.Traffic{{From: "pods", To: "pods"}}},
+			{Name: "world-pod", Link: "ingress0", Traffic: []routing.Traffic{{From: "pods", To: "world"}}},
+			{Name: "node-node", Link: "node0", Traffic: []routing.Traffic{{From: "nodes", To: "nodes"}}},
+		},
+		Tables: []routing.Table{{
+			Name: "pods", ID: 47,
+			Routes: routing.Sources{
+				Peers:   &routing.Peers{Link: "pod0", Learn: routing.LearnBGP, Fallback: routing.Fallback{Link: "node0", NextHop: routing.HopInternalIP}},
+				Default: &routing.Default{Link: "ingress0"},
+			},
+		}},
+		Cluster: &routing.Cluster{NodesFile: "nodes.yaml"},
+		BGP: &routing.BGP{
+			ASN: 64512, Mesh: &routing.Mesh{Link: "pod0"},
+			Upstreams: []routing.Upstream{{Name: "udm", Link: "ingress0"}},
+		},
+		Drain: routing.Drain{
+			Grace: 10 * time.Second, Timeout: 5 * time.Minute, QuietPPS: 10, QuietFor: 5 * time.Second,
+			LeaseNamespace: "kube-system", LeaseName: "netclass-drain",
+		},
+	}
+}
+
+// passTime is how long an engine takes to carry out an order.
+const passTime = 20 * time.Millisecond
+
+// world is a cluster of fake engines, with a lease or a mesh between them.
+type world struct {
+	t     *testing.T
+	lease *lease // nil: markers
+	nodes []*node
+}
+
+// node is one of its nodes.
+type node struct {
+	w      *world
+	name   string
+	id     netip.Addr
+	dir    string
+	engine *engine
+	log    *safeBuffer
+
+	drainer *drain.Drainer
+	stop    context.CancelFunc
+	done    chan struct{}
+
+	mu       sync.Mutex
+	counters map[string]routing.LinkCounters
+	readErr  error
+	busy     map[string]uint64 // packets per look, each way
+}
+
+// bubble runs a test with so many nodes in a bubble of its own time.
+func bubble(t *testing.T, nodes int, kube bool, f func(t *testing.T, w *world)) {
+	t.Helper()
+	dirs := make([]string, nodes)
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t}
+		if kube {
+			w.lease = &lease{w: w, is: routing.DrainLease{Version: "1"}}
+		}
+		for i := range nodes {
+			n := &node{w: w, name: fmt.Sprintf("k8s-%d", i+1), id: netip.AddrFrom4([4]byte{10, 48, 0, byte(i + 1)}), dir: dirs[i], busy: map[string]uint64{}, counters: map[string]routing.LinkCounters{}}
+			w.nodes = append(w.nodes, n)
+		}
+		for _, n := range w.nodes {
+			n.boot()
+			n.start()
+		}
+		time.Sleep(time.Second)
+		f(t, w)
+		for _, n := range w.nodes {
+			n.end()
+		}
+	})
+}
+
+// boot gives a node an engine that has just started.
+func (n *node) boot() {
+	cfg := config()
+	if n.w.lease != nil {
+		cfg.Cluster = &routing.Cluster{Kubernetes: &routing.Kubernetes{}}
+	}
+	e := &engine{n: n, next: make(chan struct{}), confirmed: true, told: 2}
+	e.state = &routing.State{Plan: &routing.Plan{}, Kernel: &routing.Kernel{}}
+	e.make = func() *routing.State {
+		s := &routing.State{Node: n.name, Kernel: &routing.Kernel{}, Plan: &routing.Plan{}}
+		s.Config.Config = cfg
+		s.Kernel.Routes = []routing.Route{
+			{Table: routing.MainID, Dst: netip.MustParsePrefix("0.0.0.0/0"), Link: "mgmt0"},
+			{Table: 47, Dst: netip.MustParsePrefix("0.0.0.0/0"), Link: "ingress0"},
+		}
+		s.Plan.Speak = &routing.Speak{RouterID: n.id}
+		s.Inventory = routing.Inventory{Synced: true, Source: "nodes file nodes.yaml"}
+		for _, o := range n.w.nodes {
+			node := routing.Node{Name: o.name}
+			if n.w.lease != nil {
+				node.UID, node.Protected = "uid-"+o.name, true
+			}
+			s.Inventory.Nodes = append(s.Inventory.Nodes, node)
+			if o == n {
+				continue
+			}
+			nb := routing.Neighbor{Key: routing.SessionKey{Peer: o.name, Family: routing.IPv4}, Link: "pod0", Timers: routing.Timers{Keepalive: 3 * time.Second}}
+			s.Plan.Speak.Neighbors = append(s.Plan.Speak.Neighbors, nb)
+			s.Peers = append(s.Peers, routing.PeerStatus{Neighbor: nb, Session: routing.Session{Key: nb.Key, State: routing.Established, RouterID: o.id}})
+		}
+		for _, c := range cfg.Classes {
+			st := routing.ClassStatus{Class: c, Health: routing.Ready}
+			if links, _ := cfg.DrainLinks(e.order.Classes); e.order.Step > routing.DrainClaim && slices.Contains(links, c.Link) {
+				st.Health = routing.Drained
+			}
+			s.Plan.Classes = append(s.Plan.Classes, st)
+		}
+		if e.order.Step < routing.DrainUpstream {
+			for range e.told {
+				s.Plan.Announce = append(s.Plan.Announce, routing.Origin{Announcement: routing.Announcement{To: "udm"}})
+			}
+		}
+		if n.w.lease != nil {
+			l := n.w.lease.seen()
+			s.Inventory.Drain = &l
+			for _, o := range n.w.nodes {
+				if o != n && l.Holder != "" && len(l.Holder) > len("uid-"+o.name) && l.Holder[:len("uid-"+o.name)+1] == "uid-"+o.name+"/" {
+					s.Plan.Drained = append(s.Plan.Drained, o.name)
+				}
+			}
+		} else {
+			s.Plan.Drained = slices.Clone(e.markers)
+		}
+		return s
+	}
+	n.engine = e
+	n.log = &safeBuffer{}
+}
+
+// start starts a drainer on what the state directory holds.
+func (n *node) start() {
+	opt := drain.Options{Engine: n.engine, Counters: n.count, StateDir: n.dir, Log: slog.New(slog.NewTextHandler(n.log, nil))}
+	if n.w.lease != nil {
+		opt.Lease = func() drain.Lease { return n.w.lease }
+	}
+	n.drainer = drain.New(opt)
+	n.engine.look()
+	ctx, stop := context.WithCancel(n.w.t.Context())
+	n.stop, n.done = stop, make(chan struct{})
+	go func() { defer close(n.done); n.drainer.Run(ctx) }()
+}
+
+// end ends the drainer as SIGTERM does.
+func (n *node) end() {
+	if n.stop != nil {
+		n.stop()
+		<-n.done
+		n.stop = nil
+	}
+}
+
+// reboot is a new process on a kernel that has nothing yet.
+func (n *node) reboot() {
+	n.end()
+	n.boot()
+	n.start()
+}
+
+func (n *node) count(context.Context) (map[string]routing.LinkCounters, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.readErr != nil {
+		return nil, n.readErr
+	}
+	out := map[string]routing.LinkCounters{}
+	for _, link := range []string{"pod0", "ingress0", "node0", "mgmt0"} {
+		c := n.counters[link]
+		c.Received, c.Sent = c.Received+n.busy[link], c.Sent+n.busy[link]
+		n.counters[link], out[link] = c, c
+	}
+	return out, nil
+}
+
+func (n *node) traffic(link string, packets uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busy[link] = packets
+}
+
+// call is a call of a node that lasts.
+type call struct {
+	done chan struct{}
+	err  error
+
+	mu      sync.Mutex
+	reports []routing.DrainStatus
+}
+
+func (c *call) report(st routing.DrainStatus) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reports = append(c.reports, st)
+	return nil
+}
+
+func (c *call) last() routing.DrainStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.reports) == 0 {
+		return routing.DrainStatus{}
+	}
+	return c.reports[len(c.reports)-1]
+}
+
+// wait waits for the end of a call.
+func (c *call) wait(t *testing.T, limit time.Duration) error {
+	t.Helper()
+	select {
+	case <-c.done:
+		return c.err
+	case <-time.After(limit):
+		t.Fatalf("the call has not ended after %v: %+v", limit, c.last().Progress)
+		return nil
+	}
+}
+
+func (n *node) drain(req routing.DrainRequest) *call {
+	c := &call{done: make(chan struct{})}
+	req.By = "uid 0 (test)"
+	d, ctx := n.drainer, n.w.t.Context()
+	go func() { defer close(c.done); c.err = d.Drain(ctx, req, false, c.report) }()
+	return c
+}
+
+func (n *node) undrain(node string) *call {
+	c := &call{done: make(chan struct{})}
+	d, ctx := n.drainer, n.w.t.Context()
+	req := routing.DrainRequest{Node: node, By: "uid 0 (test)"}
+	go func() { defer close(c.done); c.err = d.Undrain(ctx, req, c.report) }()
+	return c
+}
+
+// engine carries out orders, and lets a test get in its way.
+type engine struct {
+	n    *node
+	make func() *routing.State
+
+	mu        sync.Mutex
+	state     *routing.State
+	next      chan struct{}
+	order     routing.Draining
+	status    *routing.DrainStatus
+	orders    []routing.Draining
+	markers   []string
+	confirmed bool
+	told      int
+	change    func(*routing.State)   // of every state
+	ordered   func(routing.Draining) // before an order is taken
+}
+
+func (e *engine) SetDrain(order routing.Draining, status *routing.DrainStatus) {
+	e.mu.Lock()
+	hook, news := e.ordered, len(e.orders) == 0 || e.orders[len(e.orders)-1].Step != order.Step || e.orders[len(e.orders)-1].Marker != order.Marker
+	e.mu.Unlock()
+	if hook != nil && news {
+		hook(order)
+	}
+	e.mu.Lock()
+	if news {
+		e.orders = append(e.orders, order)
+	}
+	e.order, e.status = order, status
+	e.mu.Unlock()
+	time.AfterFunc(passTime, e.look)
+	e.n.w.mark(e.n, order.Marker)
+}
+
+// look is a pass.
+func (e *engine) look() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.make()
+	s.Sequence = e.state.Sequence + 1
+	s.Drain, s.Speaker.Confirmed = e.status, e.confirmed
+	if e.change != nil {
+		e.change(s)
+	}
+	e.state = s
+	close(e.next)
+	e.next = make(chan struct{})
+}
+
+// alter changes every state from now on; nil: none.
+func (e *engine) alter(f func(*routing.State)) {
+	e.mu.Lock()
+	e.change = f
+	e.mu.Unlock()
+	e.look()
+}
+
+func (e *engine) State() *routing.State {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state
+}
+
+func (e *engine) Wait(ctx context.Context, after uint64) (*routing.State, error) {
+	for {
+		e.mu.Lock()
+		s, next := e.state, e.next
+		e.mu.Unlock()
+		if s.Sequence > after {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-next:
+		}
+	}
+}
+
+// steps returns the steps ordered so far.
+func (e *engine) steps() (list []routing.DrainStep) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, o := range e.orders {
+		list = append(list, o.Step)
+	}
+	return list
+}
+
+func (e *engine) now() routing.Draining {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.order
+}
+
+// propagation is how long a marker takes from node to node.
+const propagation = 50 * time.Millisecond
+
+// mark has the others hear a node's marker, or that it is withdrawn.
+func (w *world) mark(n *node, on bool) {
+	if w.lease != nil {
+		return
+	}
+	time.AfterFunc(propagation, func() {
+		for _, o := range w.nodes {
+			if o == n || o.engine == nil {
+				continue
+			}
+			o.engine.mu.Lock()
+			had := slices.Contains(o.engine.markers, n.name)
+			o.engine.markers = slices.DeleteFunc(slices.Clone(o.engine.markers), func(s string) bool { return s == n.name })
+			if on {
+				o.engine.markers = append(o.engine.markers, n.name)
+			}
+			o.engine.mu.Unlock()
+			if had != on {
+				o.engine.look()
+			}
+		}
+	})
+}
+
+// lease is the lock of all nodes.
+type lease struct {
+	w *world
+
+	mu    sync.Mutex
+	is    routing.DrainLease
+	calls int
+	fail  func(call int, write bool) (before, after error)
+}
+
+var errAway = errors.New("connection refused")
+
+func (l *lease) seen() routing.DrainLease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.is
+}
+
+func (l *lease) begin(write bool) (before, after error) {
+	l.calls++
+	if l.fail == nil {
+		return nil, nil
+	}
+	return l.fail(l.calls, write)
+}
+
+func (l *lease) ReadDrain(ctx context.Context) (*routing.DrainLease, error) {
+	time.Sleep(time.Millisecond)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before, after := l.begin(false); before != nil || after != nil {
+		return nil, errors.Join(before, after)
+	}
+	is := l.is
+	return &is, ctx.Err()
+}
+
+func (l *lease) WriteDrain(ctx context.Context, next *routing.DrainLease) (*routing.DrainLease, error) {
+	time.Sleep(time.Millisecond)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, after := l.begin(true)
+	if before != nil || ctx.Err() != nil {
+		return nil, errors.Join(before, ctx.Err())
+	}
+	if next.Version != l.is.Version {
+		return nil, routing.ErrDrainConflict
+	}
+	l.put(*next)
+	if after != nil {
+		return nil, after
+	}
+	is := l.is
+	return &is, nil
+}
+
+// put changes the lease, and has every node see it soon.
+func (l *lease) put(next routing.DrainLease) {
+	l.is = next
+	l.is.Version += "1"
+	time.AfterFunc(10*time.Millisecond, func() {
+		for _, n := range l.w.nodes {
+			n.engine.look()
+		}
+	})
+}
+
+// force writes the lease as somebody else does.
+func (l *lease) force(change func(*routing.DrainLease)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.is
+	change(&next)
+	l.put(next)
+}
+
+func (l *lease) failing(f func(call int, write bool) (before, after error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail, l.calls = f, 0
+}
+
+// kill ends the goroutine that calls it, as kill -9 ends a process.
+func kill() { runtime.Goexit() }
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
