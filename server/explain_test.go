@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +132,50 @@ func TestQuestionsThatHaveNoAnswer(t *testing.T) {
 	}
 	if _, err := a.Verify(t.Context(), &pb.VerifyRequest{Family: 7}); status.Code(err) != codes.InvalidArgument {
 		t.Error(err)
+	}
+}
+
+// Of a family that the configuration has no networks of nobody is told, unless it is
+// asked for.
+func TestExplainOnlyConfiguredFamilies(t *testing.T) {
+	t.Parallel()
+	st := servertest.Healthy()
+	config := *st.Config.Config
+	config.Networks = []routing.Network{{Name: "pods", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
+	st.Config.Config = &config
+	source := servertest.NewSource(st)
+	source.OnExplain = func(_ context.Context, q routing.Question) (list []*routing.Explanation, err error) {
+		for _, a := range routing.WorldSamples[2:4] { // one of each family
+			if q.Family == 0 || q.Family == routing.FamilyOf(a) {
+				list = append(list, &routing.Explanation{Flow: routing.Flow{Dst: a}})
+			}
+		}
+		return list, nil
+	}
+	a := api(t, servertest.Start(t, source))
+	ask := func(family pb.Family) (families []pb.Family) {
+		t.Helper()
+		resp, err := a.Explain(t.Context(), &pb.ExplainRequest{Destination: "world", Family: family})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range resp.GetExplanations() {
+			families = append(families, e.GetFlow().GetFamily())
+		}
+		return families
+	}
+	if got := ask(0); !slices.Equal(got, []pb.Family{pb.Family_FAMILY_IPV4}) {
+		t.Errorf("both families open: %v", got)
+	}
+	if got := ask(pb.Family_FAMILY_IPV6); !slices.Equal(got, []pb.Family{pb.Family_FAMILY_IPV6}) {
+		t.Errorf("IPv6 asked for: %v", got)
+	}
+	source.Publish(func(st *routing.State) {
+		none := config
+		none.Networks = nil
+		st.Config.Config = &none
+	})
+	if got := ask(0); len(got) != 2 {
+		t.Errorf("without any networks: %v", got)
 	}
 }

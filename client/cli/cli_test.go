@@ -151,6 +151,9 @@ func TestCompletion(t *testing.T) {
 		"classes": "ceph-replication\npod-pod\nworld-pod\nnode-node\nworld-node\n",
 		"table":   "pods\nmain\n",
 		"peers":   "k8s-2\nk8s-3\nudm\n",
+		"nodes":   "k8s-1\nk8s-2\nk8s-3\n",
+		"drain":   "k8s-1\nk8s-2\nk8s-3\n",
+		"undrain": "k8s-1\nk8s-2\nk8s-3\n",
 	} {
 		out, _, code := run(0, "__complete", "--socket", socket, command, "")
 		if code != 0 || !strings.HasPrefix(out, want) {
@@ -158,6 +161,11 @@ func TestCompletion(t *testing.T) {
 		}
 		if out, _, _ := run(0, "__complete", "--socket", socket, command, "x", ""); out != ":4\n" {
 			t.Errorf("a second name for %s: %q", command, out)
+		}
+	}
+	for flag, want := range map[string]string{"--class": "ceph-replication\npod-pod\n", "--holder": "k8s-1\nk8s-2\nk8s-3\n"} {
+		if out, _, _ := run(0, "__complete", "--socket", socket, "drain", "k8s-1", flag, ""); !strings.HasPrefix(out, want) {
+			t.Errorf("%s: %q", flag, out)
 		}
 	}
 	if out, _, _ := run(0, "__complete", "-o", ""); !strings.HasPrefix(out, "table\nwide\njson\nyaml\n") {
@@ -249,7 +257,7 @@ func TestWatch(t *testing.T) {
 
 // TestHelpFits: no line of a help is wider than a terminal.
 func TestHelpFits(t *testing.T) {
-	for _, cmd := range []string{"", "status", "class", "tables", "rule", "peer", "node", "plan", "watch", "explain", "verify", "reload", "version"} {
+	for _, cmd := range []string{"", "status", "class", "tables", "rule", "peer", "node", "plan", "watch", "explain", "verify", "drain", "undrain", "reload", "version"} {
 		args := []string{"--help"}
 		if cmd != "" {
 			args = []string{cmd, "--help"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -180,10 +181,14 @@ var errRefused = errors.New("refused")
 func (a *app) refusal(node string, reasons []string, forced bool) {
 	_, _ = fmt.Fprintf(a.env.Err, "netclassctl: it is not safe to drain %s now:\n", either(clean(node), "this node"))
 	for _, r := range reasons {
-		_, _ = fmt.Fprintf(a.env.Err, "  - %s\n", clean(r))
+		lines := []string{clean(r)}
+		if room := a.env.Width - 4; room >= leastText {
+			lines = wrapped(lines[0], room)
+		}
+		_, _ = fmt.Fprintf(a.env.Err, "  - %s\n", strings.Join(lines, "\n    "))
 	}
 	if !forced {
-		_, _ = fmt.Fprintf(a.env.Err, "--force drains it all the same; with --holder NODE it takes the drain lock of that node\n")
+		_, _ = fmt.Fprintf(a.env.Err, "--force drains it all the same, with --holder NODE by that node's lock\n")
 	}
 }
 

@@ -40,9 +40,12 @@ func (a *app) drainLine(d *pb.Drain) cell {
 
 // drainDetail is what else there is to know of a drain.
 func drainDetail(d *pb.Drain) string {
-	egress := ""
+	rates, egress := "", ""
+	if d.GetPhase() != pb.DrainPhase_DRAIN_PHASE_DRAINED { // else they are of then
+		rates = ratesText(d.GetRates())
+	}
 	if d.GetKeepEgress() {
 		egress = "egress kept"
 	}
-	return join("; ", d.GetError(), d.GetMessage(), prefixed("only ", strings.Join(d.GetClasses(), ", ")), egress, ratesText(d.GetRates()), prefixed("lock: ", d.GetLock()))
+	return join("; ", d.GetError(), d.GetMessage(), prefixed("only ", strings.Join(d.GetClasses(), ", ")), egress, rates, prefixed("lock: ", d.GetLock()))
 }

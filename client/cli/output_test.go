@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -99,12 +101,24 @@ func TestControlCharacters(t *testing.T) {
 	st.Plan.Hold, st.Config.Error, st.Inventory.Source, st.Speaker.LastExit, st.Node = evil, evil, evil, evil, evil
 	st.Pending[0].Route.Link = evil
 	st.Kernel.Rules[0].Extra = evil
+	drain := routing.DrainStatus{Request: routing.DrainRequest{Node: evil, Reason: evil, By: evil}, Lock: evil}
+	drain.Progress = routing.DrainProgress{
+		Phase: routing.DrainGoing, Message: evil, Error: evil, Costs: []string{evil}, Rates: []routing.LinkRate{{Link: evil, Received: math.Inf(1), Sent: math.NaN()}},
+	}
+	st.Drain, st.Plan.Drained = &drain, []string{evil}
 	source := servertest.NewSource(st)
+	source.OnDrain = func(_ context.Context, req routing.DrainRequest, _ bool, report func(routing.DrainStatus) error) error {
+		_ = report(drain)
+		if req.Force {
+			return errors.New(evil)
+		}
+		return &routing.Refused{Reasons: []string{evil}}
+	}
 	source.OnReload = func(context.Context, bool) ([]routing.Problem, error) {
 		return nil, &routing.Invalid{Problems: []routing.Problem{{File: evil, Message: evil}}}
 	}
 	socket := servertest.Start(t, source)
-	for _, command := range []string{"status", "classes", "classes ceph-replication", "table", "table pods", "rules", "peers", "peers k8s-2", "nodes", "plan", "version", "reload", "classes " + "\x1b[2J"} {
+	for _, command := range []string{"status", "classes", "classes ceph-replication", "table", "table pods", "rules", "peers", "peers k8s-2", "nodes", "plan", "version", "reload", "drain", "drain --force", "classes " + "\x1b[2J"} {
 		for _, format := range []string{"table", "wide", "json", "yaml"} {
 			out, errs, _ := run(0, append([]string{"--socket", socket, "-o", format}, strings.Fields(command)...)...)
 			if i := strings.IndexAny(out+errs, "\x1b\x07\r\u009b\u202e\u2028"); i >= 0 {

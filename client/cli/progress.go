@@ -77,6 +77,8 @@ func (p *progress) step(d *pb.Drain) {
 	switch d.GetPhase() {
 	case pb.DrainPhase_DRAIN_PHASE_WAITING:
 		word = cell{"waiting", fair}
+	case pb.DrainPhase_DRAIN_PHASE_UNDRAINING: // the step is what is still out, which would read as what is done
+		word = cell{text: "undraining"}
 	case pb.DrainPhase_DRAIN_PHASE_ROLLING_BACK:
 		word = cell{"rolling back", fair}
 	case pb.DrainPhase_DRAIN_PHASE_UNDRAINED:
@@ -116,7 +118,12 @@ func stepName(s pb.DrainStep) string {
 // showRates tells what passes over the links: on a terminal in one line that the
 // next takes the place of, elsewhere now and then.
 func (p *progress) showRates(d *pb.Drain) {
-	text := p.age() + clean(join("; ", ratesText(d.GetRates()), d.GetMessage()))
+	// Of "waiting for this: that" the step's own line has said the first half.
+	news := d.GetMessage()
+	if head, rest, ok := strings.Cut(news, ": "); ok && strings.Contains(p.said, "\x00"+head) {
+		news = rest
+	}
+	text := p.age() + clean(join("; ", ratesText(d.GetRates()), news))
 	a, now := p.app, p.app.env.Now()
 	switch {
 	case p.rewrites():
@@ -174,6 +181,8 @@ func (p *progress) end() {
 		a.say("%s can be drained now\n", p.named())
 	case p.steps > 0:
 		a.say("%s %s in %s\n", a.paint(word), p.named(), took)
+	case p.what == "undrain":
+		a.say("%s %s: it was not drained\n", a.paint(word), p.named())
 	default: // it was so before
 		a.say("%s %s%s\n", a.paint(word), p.named(), prefixed(" already, for ", a.since(p.drain.GetSince())))
 	}

@@ -122,7 +122,7 @@ func (a *app) objectLine(o *pb.Object) (cell, string) {
 		if d == nil {
 			state.text = "Known"
 		}
-		return state, join("; ", nodeStatus(v.Node), join(",", v.Node.GetPodCidrs()...), d.GetError(), d.GetMessage(), d.GetReason())
+		return state, join("; ", nodeStatus(v.Node), d.GetError(), d.GetMessage(), d.GetReason(), join(",", v.Node.GetPodCidrs()...))
 	case *pb.Object_Condition:
 		return cell{v.Condition.GetReason(), fair}, v.Condition.GetMessage()
 	}
