@@ -2,6 +2,9 @@ package lab
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,4 +36,20 @@ func (l *Lab) AddClient(name, link string, n int) (*Host, error) {
 // ClientAddr returns the address of host number n on a class link's VLAN.
 func ClientAddr(link string, n int, f routing.Family) string {
 	return linkPrefix(link, n, f).Addr().String()
+}
+
+// DialStream connects the host to something that sends back what it is sent.
+func (h *Host) DialStream(to netip.AddrPort) (*Stream, error) {
+	s := &Stream{Name: fmt.Sprintf("%s -> %s", h.Name, to), last: time.Now()}
+	err := h.Do(func() (err error) {
+		s.conn, err = net.DialTimeout("tcp", to.String(), 5*time.Second)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect %s: %w", s.Name, err)
+	}
+	s.echo = s.conn
+	s.tasks.Go(s.write)
+	s.tasks.Go(s.read)
+	return s, nil
 }

@@ -38,6 +38,11 @@ func vips(host int) routing.PerFamily[netip.Addr] {
 	}
 }
 
+// text gives addresses as text.
+func text(a routing.PerFamily[netip.Addr]) routing.PerFamily[string] {
+	return routing.PerFamily[string]{IPv4: a.IPv4.String(), IPv6: a.IPv6.String()}
+}
+
 // balanceRules make a node deliver the services' packets to its own pod, and count
 // by which link it answers. ebpf stands in for a datapath that translates without
 // the kernel's connection tracking, before any route is looked up.
@@ -45,13 +50,15 @@ const balanceRules = `
 table %[1]s ebpf {
 	chain in {
 		type filter hook prerouting priority raw - 10;
-		%[2]s daddr %[3]s tcp dport 80 notrack %[2]s daddr set %[5]s tcp dport set 8080
-		iifname "cilium_host" %[2]s saddr %[5]s tcp sport 8080 notrack %[2]s saddr set %[3]s tcp sport set 80
+		%[1]s daddr %[2]s tcp dport 80 notrack %[1]s daddr set %[4]s tcp dport set 8080
+		iifname "cilium_host" %[1]s saddr %[4]s tcp sport 8080 notrack %[1]s saddr set %[2]s tcp sport set 80
+		%[1]s daddr %[2]s %[6]s type echo-request notrack %[1]s daddr set %[4]s
+		iifname "cilium_host" %[1]s saddr %[4]s %[1]s daddr %[7]s %[6]s type echo-reply notrack %[1]s saddr set %[2]s
 	}
 }
 table %[1]s proxy {
-	chain in { type nat hook prerouting priority -100; %[2]s daddr %[4]s tcp dport 80 dnat to %[6]s; }
-	chain out { type nat hook output priority -100; %[2]s daddr %[4]s tcp dport 80 dnat to %[6]s; }
+	chain in { type nat hook prerouting priority -100; %[1]s daddr %[3]s tcp dport 80 dnat to %[5]s; }
+	chain out { type nat hook output priority -100; %[1]s daddr %[3]s tcp dport 80 dnat to %[5]s; }
 }
 table %[1]s replies {
 	counter ebpf-ingress0 { }
@@ -60,10 +67,10 @@ table %[1]s replies {
 	counter nat-mgmt0 { }
 	chain leaving {
 		type filter hook postrouting priority 310;
-		%[2]s saddr %[3]s oifname "ingress0" counter name ebpf-ingress0
-		%[2]s saddr %[3]s oifname "mgmt0" counter name ebpf-mgmt0
-		%[2]s saddr %[4]s oifname "ingress0" counter name nat-ingress0
-		%[2]s saddr %[4]s oifname "mgmt0" counter name nat-mgmt0
+		%[1]s saddr %[2]s oifname "ingress0" counter name ebpf-ingress0
+		%[1]s saddr %[2]s oifname "mgmt0" counter name ebpf-mgmt0
+		%[1]s saddr %[3]s oifname "ingress0" counter name nat-ingress0
+		%[1]s saddr %[3]s oifname "mgmt0" counter name nat-mgmt0
 	}
 }
 `
@@ -73,12 +80,12 @@ table %[1]s replies {
 func (c *cluster) balance(n *lab.Node) {
 	c.t.Helper()
 	for _, f := range routing.Families {
-		family, table := "ip", "ip"
+		family, icmp := "ip", "icmp"
 		if f == routing.IPv6 {
-			family, table = "ip6", "ip6"
+			family, icmp = "ip6", "icmpv6"
 		}
 		pod := n.PodAddr(f)
-		rules := fmt.Sprintf(balanceRules, table, family, vipEBPF.Of(f), vipNAT.Of(f), pod, netip.AddrPortFrom(pod, natPort))
+		rules := fmt.Sprintf(balanceRules, family, vipEBPF.Of(f), vipNAT.Of(f), pod, netip.AddrPortFrom(pod, natPort), icmp, lab.WorldAddr.Of(f))
 		_, err := n.ExecInput(c.t.Context(), strings.NewReader(rules), "nft", "-f", "-")
 		c.must(err)
 	}

@@ -3,6 +3,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,25 +25,25 @@ type cluster struct {
 	*lab.Lab
 	t       *testing.T
 	daemons []*lab.Netclassd
-	bgp     router
 	near    *lab.Host // on VLAN 40, behind the router like everybody who is no node
 }
 
 // nearNumber is the near client's on its VLAN.
 const nearNumber = 222
 
-// router is the routing daemon of the upstream router.
-type router interface {
-	// Routes returns the routes that it has chosen, in its own words.
-	Routes(ctx context.Context, f routing.Family) (string, error)
-}
-
 // start makes a cluster with a router of a kind, and waits until its classes are
 // apart and the router knows the way to every address of prefixes.
 func start(t *testing.T, config, kind string) *cluster {
 	t.Helper()
+	return startWith(t, config, kind, nil)
+}
+
+// startWith is start with something done once the nodes are there and before
+// their daemons start. Without a kind it is that which starts the router's BIRD.
+func startWith(t *testing.T, config, kind string, before func(*cluster)) *cluster {
+	t.Helper()
 	need.Root(t)
-	for _, program := range []string{"nft", "ip", lab.Built("netclassd"), kind} {
+	for _, program := range []string{"nft", "ip", lab.Built("netclassd"), cmp.Or(kind, "bird")} {
 		need.Program(t, program)
 	}
 	l, err := lab.New(t.Context(), lab.Options{})
@@ -62,7 +63,12 @@ func start(t *testing.T, config, kind string) *cluster {
 	})
 	c.near, err = l.AddClient("near", lab.Mgmt, nearNumber)
 	c.must(err)
-	c.bgp = c.startRouter(kind)
+	if kind != "" {
+		c.startRouter(kind)
+	}
+	if before != nil {
+		before(c)
+	}
 	for _, n := range l.Nodes {
 		c.balance(n)
 		d, err := n.StartNetclassd(lab.NetclassdOptions{Config: config})
@@ -78,35 +84,25 @@ func start(t *testing.T, config, kind string) *cluster {
 
 // startRouter starts the router's daemon: it takes what the nodes announce over
 // ingress0 and spreads packets over those who announce the same.
-func (c *cluster) startRouter(kind string) router {
+func (c *cluster) startRouter(kind string) {
 	c.t.Helper()
-	ingress := func(f routing.Family) string { return routerAddr(lab.Ingress, f) }
 	if kind == "bird" {
-		b, err := c.Router.StartBIRD(fmt.Sprintf(birdConfig, ingress(routing.IPv4), lab.LinkNetwork(lab.Ingress, routing.IPv4),
-			ingress(routing.IPv6), lab.LinkNetwork(lab.Ingress, routing.IPv6)))
+		_, err := c.Router.StartBIRD(c.birdConfig())
 		c.must(err)
-		return birdRouter{b}
+		return
 	}
-	f, err := c.Router.StartFRR(fmt.Sprintf(frrConfig, ingress(routing.IPv4),
+	_, err := c.Router.StartFRR(fmt.Sprintf(frrConfig, routerAddr(lab.Ingress, routing.IPv4),
 		lab.LinkNetwork(lab.Ingress, routing.IPv4), lab.LinkNetwork(lab.Ingress, routing.IPv6)))
 	c.must(err)
-	return frrRouter{f}
+}
+
+func (c *cluster) birdConfig() string {
+	return fmt.Sprintf(birdConfig, routerAddr(lab.Ingress, routing.IPv4), lab.LinkNetwork(lab.Ingress, routing.IPv4),
+		routerAddr(lab.Ingress, routing.IPv6), lab.LinkNetwork(lab.Ingress, routing.IPv6))
 }
 
 func routerAddr(link string, f routing.Family) string {
 	return lab.ClientAddr(link, 254, f)
-}
-
-type birdRouter struct{ *lab.BIRD }
-
-func (r birdRouter) Routes(ctx context.Context, f routing.Family) (string, error) {
-	return r.Ctl(ctx, "show", "route", "table", "master"+strings.TrimPrefix(f.String(), "ipv"))
-}
-
-type frrRouter struct{ *lab.FRR }
-
-func (r frrRouter) Routes(ctx context.Context, f routing.Family) (string, error) {
-	return r.Ctl(ctx, "show bgp "+f.String()+" unicast")
 }
 
 const birdConfig = `
