@@ -32,7 +32,7 @@ type command struct {
 
 // fence opens a block: ```console step=NAME. What follows the first word is not
 // shown to a reader.
-var fence = regexp.MustCompile("^```([a-z]*)(?: step=([a-z-]+))?$")
+var fence = regexp.MustCompile("^ *```([a-z]*)(?: step=([a-z-]+))?$")
 
 // readGuide returns the blocks of the guide, in order.
 func readGuide(t *testing.T) []block {
@@ -55,7 +55,7 @@ func parseGuide(text string) ([]block, error) {
 	for i, line := range strings.Split(text, "\n") {
 		m := fence.FindStringSubmatch(line)
 		switch {
-		case inside && line == "```":
+		case inside && strings.TrimSpace(line) == "```":
 			if open != nil {
 				blocks = append(blocks, *open)
 			}
@@ -67,7 +67,7 @@ func parseGuide(text string) ([]block, error) {
 			} else if m[2] != "" {
 				return nil, fmt.Errorf("line %d: a step that is no console", i+1)
 			}
-		case strings.HasPrefix(line, "```"):
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
 			return nil, fmt.Errorf("line %d: %q opens nothing", i+1, line)
 		case open == nil:
 		case strings.HasPrefix(line, "$ "):

@@ -28,6 +28,9 @@ type node struct {
 func (n *node) service(line string) (known bool, err error) {
 	switch line {
 	case "systemctl start netclassd":
+		if n.d.Process != nil && n.d.Running() {
+			return true, nil
+		}
 		return true, n.d.Start()
 	case "systemctl stop netclassd":
 		return true, n.d.Stop()
@@ -37,6 +40,18 @@ func (n *node) service(line string) (known bool, err error) {
 		return true, n.bird.Start()
 	}
 	return false, nil
+}
+
+// talosPause is how long Talos waits before it starts a service again.
+const talosPause = 5 * time.Second
+
+// startedAnew is how Talos has netclassd take up a configuration.
+func (n *node) startedAnew() error {
+	if err := n.d.Stop(); err != nil {
+		return err
+	}
+	time.Sleep(talosPause)
+	return n.d.Start()
 }
 
 // programs are what the guide runs in the node's own network namespace.

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"netclass.dev/routing"
-	"netclass.dev/test/lab"
 )
 
 var update = flag.Bool("update", false, "put what the commands print into the guide")
@@ -21,6 +18,7 @@ type story struct {
 	*traffic
 	steps   map[string]block
 	printed map[string][]command // on k8s-1, the first time
+	talos   bool                 // each change of the configuration is a stop and a start
 }
 
 // tell reads the guide and starts the traffic.
@@ -85,6 +83,8 @@ func (s *story) commands(step string, n *node) {
 	for _, c := range b.commands {
 		look := looks.MatchString(c.line)
 		switch {
+		case s.talos && c.line == "netclassctl reload":
+			s.must(n.startedAnew())
 		case first && *update:
 			if look && acted {
 				time.Sleep(settling)
@@ -130,165 +130,4 @@ func (s *story) end() []phase {
 		rewriteGuide(s.t, s.printed)
 	}
 	return phases
-}
-
-// TestGuide follows the guide on all three nodes, to netclassd and back to BIRD. No
-// step may cost a packet between pods, a cluster packet at the router or a
-// masqueraded connection; each is undone once on the way.
-func TestGuide(t *testing.T) {
-	s := tell(t)
-	one := s.nodes[0]
-	s.everywhere("before")
-	s.everywhere("configuration")
-
-	s.do("beside", one)
-	s.do("undo-beside", one)
-	s.everywhere("beside")
-
-	s.do("mesh", one)
-	s.rest("with one node in the mesh of BIRDs")
-	s.do("undo-mesh", one)
-	s.everywhere("mesh")
-	s.rest("with netclassd on all nodes")
-
-	s.everywhere("rules")
-
-	s.everywhere("undo-rules")
-	s.do("undo-mesh", one)
-	s.rest("with one BIRD in the mesh")
-	for _, n := range s.nodes[1:] {
-		s.do("undo-mesh", n)
-	}
-	s.everywhere("undo-beside")
-	s.rest("by hand again")
-
-	// Back where it began: this is what there is no net under any more.
-	s.must(one.bird.Stop())
-	s.must(one.bird.Start())
-	time.Sleep(settling)
-	s.phase("BIRD restarted on k8s-1")
-
-	phases := s.end()
-	last := len(phases) - 1
-	for _, p := range phases[:last] {
-		s.free(p)
-	}
-	if p := phases[last]; p.lost == 0 || p.router == 0 {
-		t.Errorf("a restart of BIRD by hand cost %d pings and %d packets at the router: the guide says that it costs some, and these counters must see it", p.lost, p.router)
-	}
-}
-
-// TestLeftovers has BIRD killed on a node, so that its routes stay, and cleans up
-// as the guide says. Then it takes netclassd away too, with no BIRD beneath: pods are
-// unseparated, and what is masqueraded moves to another link.
-func TestLeftovers(t *testing.T) {
-	t.Parallel()
-	s := tell(t)
-	one := s.nodes[0]
-	for _, n := range s.nodes {
-		s.commands("configuration", n)
-		s.do("beside", n)
-	}
-	s.must(one.bird.Kill())
-	for _, line := range []string{"cp /etc/netclassd/mesh.yaml /etc/netclassd/config.yaml", "netclassctl reload"} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
-	}
-	s.within("the mesh", func() error { return s.meshed(t.Context()) })
-	s.do("leftovers", one)
-	for _, line := range []string{"systemctl stop netclassd", "netclassd flush"} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
-	}
-	time.Sleep(time.Second)
-	s.phase("flushed, without BIRD")
-	phases := s.end()
-	last := len(phases) - 1
-	for _, p := range phases[:last] {
-		s.free(p)
-	}
-	if p := phases[last]; p.lost > 0 || p.router > 0 || p.broken != len(routing.Families) {
-		t.Errorf("%s: %d pings lost, %d cluster packets at the router, %d connections to the world broken: the guide says the last only, and all of that node", p.name, p.lost, p.router, p.broken)
-	}
-}
-
-// TestDeclaredRulesGo takes the declared rules away as Talos before 1.13.1 does,
-// and everybody's of the same family and priority with them. With priorities of
-// our own, as the guide asks for there, that costs nothing.
-func TestDeclaredRulesGo(t *testing.T) {
-	t.Parallel()
-	s := tell(t)
-	one := s.nodes[0]
-	for _, n := range s.nodes {
-		s.commands("configuration", n)
-	}
-	s.do("beside", one)
-	s.do("own-priorities", one)
-	s.must(one.undeclareRules(t.Context()))
-	time.Sleep(time.Second)
-	s.phase("the declared rules go, with priorities of our own")
-	s.must(s.stands(t.Context()))
-	rules, err := one.run(t.Context(), "ip -4 rule show")
-	s.must(err)
-	t.Logf("afterwards:\n%s", rules)
-
-	// And with the same priorities, to know what it would have cost.
-	s.must(one.declareRules(t.Context()))
-	for _, line := range []string{"cp /etc/netclassd/beside.yaml /etc/netclassd/config.yaml", "netclassctl reload"} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
-	}
-	s.within("the same priorities", func() error { return s.stands(t.Context()) })
-	s.phase("back to the same priorities")
-	s.must(one.undeclareRules(t.Context()))
-	time.Sleep(time.Second)
-	s.within("the rules", func() error { return s.stands(t.Context()) })
-	s.phase("the declared rules go, with the same priorities")
-	phases := s.end()
-	for _, p := range phases[:len(phases)-1] {
-		s.free(p)
-	}
-}
-
-// TestAtOnce goes from BIRD to the mesh in one step on one node, without a
-// netclassd on the others: adopt keeps the node's own packets, but the others have
-// no net under their routes to it. It is why the guide has two rounds.
-func TestAtOnce(t *testing.T) {
-	t.Parallel()
-	s := tell(t)
-	one := s.nodes[0]
-	for _, line := range []string{
-		"cp /etc/netclassd/mesh.yaml /etc/netclassd/config.yaml",
-		"netclassd adopt --protocol bird --table pods",
-		"systemctl start netclassd",
-	} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
-	}
-	time.Sleep(settling)
-	s.phase("netclassd started beside BIRD")
-	s.must(one.bird.Stop())
-	s.within("the mesh", func() error {
-		if err := s.meshed(t.Context()); err != nil {
-			return err
-		}
-		return s.stands(t.Context())
-	})
-	s.phase("BIRD stopped")
-	phases := s.end()
-	last := phases[len(phases)-1]
-	for _, p := range phases[:len(phases)-1] {
-		s.free(p)
-	}
-	if last.broken > 0 {
-		t.Errorf("%d connections to the world broken", last.broken)
-	}
-	if last.router == 0 {
-		t.Error("it costs nothing: the guide may say so, and need not have two rounds")
-	}
-	hop, err := one.FromPod(s.nodes[1].PodAddr(routing.IPv4))
-	s.must(err)
-	if hop.Link != lab.PodNet {
-		t.Errorf("its pods reach k8s-2 by %s", hop)
-	}
 }
