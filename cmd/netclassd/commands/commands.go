@@ -114,8 +114,9 @@ BIRD may be ended first if its routes stay: by "birdc graceful restart" or by
 SIGKILL, not by a plain stop. Until BIRD has ended it has the sessions, and
 peers know this node from it. Nodes that still run BIRD by hand lose their
 routes to this one while the sessions change hands, unless both sides have
-"graceful restart" configured: change those nodes over one after the other at a
-quiet time.`,
+"graceful restart" configured, or a netclassd with "learn: nodes" runs beside
+each of those BIRDs: docs/migrate-from-bird.md changes a cluster over that way
+without a lost packet.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return act.Adopt(cmd, *f, a) },
 	}
