@@ -14,9 +14,7 @@ import (
 // killAt has the process of a node die at its nth order: before the engine has
 // taken it, which is between disk and order, or just after.
 func (n *node) killAt(nth int, before bool) {
-	n.engine.mu.Lock()
-	defer n.engine.mu.Unlock()
-	n.engine.ordered = func(o routing.Draining) {
+	n.engine.hook(func(o routing.Draining) {
 		if nth--; nth != 0 {
 			return
 		}
@@ -26,7 +24,7 @@ func (n *node) killAt(nth int, before bool) {
 			n.engine.mu.Unlock()
 		}
 		kill()
-	}
+	})
 }
 
 // TestCrash: killed at every order of drain and undrain, before it is given or
@@ -62,17 +60,15 @@ func crash(t *testing.T, n *node, nth int, before bool) {
 	if !there && nth < len(up)+len(down) {
 		t.Fatal("nothing is on disk")
 	}
-	n.engine.mu.Lock()
-	n.engine.ordered = nil
-	n.engine.mu.Unlock()
+	n.engine.hook(nil)
 	n.end()
 	n.boot()
 	first := routing.DrainStep(255)
-	n.engine.ordered = func(o routing.Draining) {
+	n.engine.hook(func(o routing.Draining) {
 		if first == 255 {
 			first = o.Step
 		}
-	}
+	})
 	n.start()
 	if there && first != step {
 		t.Errorf("on disk is %s, %s, and before the first pass %s is ordered", phase, step, first)
@@ -122,11 +118,11 @@ func TestRollBackSurvives(t *testing.T) {
 		n := w.nodes[0]
 		n.traffic("pod0", 1000)
 		orders := 0
-		n.engine.ordered = func(o routing.Draining) {
+		n.engine.hook(func(o routing.Draining) {
 			if orders++; orders == len(up)+2 {
 				kill()
 			}
-		}
+		})
 		wait := 30 * time.Second
 		n.drain(routing.DrainRequest{Wait: &wait})
 		time.Sleep(time.Minute)
@@ -191,7 +187,7 @@ func TestStateLost(t *testing.T) {
 				n.killAt(2, true)
 				n.undrain("")
 				time.Sleep(5 * time.Second)
-				n.engine.ordered = nil
+				n.engine.hook(nil)
 			}
 			n.end()
 			if err := os.Remove(filepath.Join(n.dir, "drain.json")); err != nil {

@@ -60,14 +60,14 @@ func TestDrain(t *testing.T) {
 	for _, kube := range []bool{false, true} {
 		bubble(t, 3, kube, func(t *testing.T, w *world) {
 			n := w.nodes[0]
-			n.engine.ordered = func(o routing.Draining) {
+			n.engine.hook(func(o routing.Draining) {
 				if phase, step, _ := n.onDisk(); step != o.Step || phase == "" {
 					t.Errorf("step %s is ordered, and on disk is %s", o.Step, step)
 				}
 				if o.Marker == kube && o.Step > routing.DrainNone {
 					t.Errorf("marker %v", o.Marker)
 				}
-			}
+			})
 			begin := time.Now()
 			c := n.drain(routing.DrainRequest{Reason: "new cable"})
 			if err := c.wait(t, limit); err != nil {
@@ -88,11 +88,11 @@ func TestDrain(t *testing.T) {
 			if phase, step, _ := n.onDisk(); phase != routing.DrainDone || step != routing.DrainPaths {
 				t.Errorf("on disk %s, %s", phase, step)
 			}
-			n.engine.ordered = func(o routing.Draining) {
+			n.engine.hook(func(o routing.Draining) {
 				if phase, step, there := n.onDisk(); step != o.Step && (there || o.Step != routing.DrainNone) {
 					t.Errorf("step %s is ordered, and on disk is %s, %s", o.Step, phase, step)
 				}
-			}
+			})
 			if kube {
 				if l := w.lease.seen(); !strings.HasPrefix(l.Holder, "uid-k8s-1/") || l.Status == nil || l.Status.Progress.Phase == "" {
 					t.Errorf("lease %+v", l)

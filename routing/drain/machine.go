@@ -181,10 +181,15 @@ func (d *Drainer) dismiss() {
 func (d *Drainer) turn() {
 	c := d.turned
 	d.turned = nil
+	stay := []*caller{c}
 	for _, other := range d.callers {
-		d.dismissOne(other, fmt.Errorf("the drain was ended half-way: undrained by %s", c.request.By), nil)
+		if other.request.Undrain {
+			stay = append(stay, other)
+		} else {
+			d.dismissOne(other, fmt.Errorf("the drain was ended half-way: undrained by %s", c.request.By), nil)
+		}
 	}
-	d.callers = []*caller{c}
+	d.callers = stay
 	d.answering(c)
 	s := d.opt.Engine.State()
 	d.rec.Phase, d.rec.Since, d.rec.Undoer = routing.DrainUndoing, time.Now(), c.request.By

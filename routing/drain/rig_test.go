@@ -355,6 +355,13 @@ func (e *engine) steps() (list []routing.DrainStep) {
 	return list
 }
 
+// hook has f called before each step that is ordered; nil: nothing.
+func (e *engine) hook(f func(routing.Draining)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ordered = f
+}
+
 func (e *engine) now() routing.Draining {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -275,8 +275,11 @@ func (d *Drainer) restored(ctx context.Context) error {
 // over is the end of an undrain or a roll back.
 func (d *Drainer) over(ctx context.Context) {
 	st := &routing.DrainStatus{Request: d.rec.Request, Since: time.Now()}
-	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", Error: d.rec.Cause, At: time.Now()}
+	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", At: time.Now()}
 	err, refused := d.failure()
+	if err != nil {
+		st.Progress.Error = err.Error()
+	}
 	d.ended[d.rec.Request.ID] = true
 	d.lock = ""
 	if !d.rec.Marker {
