@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -58,14 +57,6 @@ func NewKubernetes(opt KubernetesOptions) *Kubernetes {
 	}
 	k.current.Store(inventory)
 	return k
-}
-
-// CheckSelector reports what is wrong with a label selector as Protect has it.
-func CheckSelector(text string) error {
-	if _, err := labels.Parse(text); err != nil {
-		return fmt.Errorf("read label selector %q: %w", text, err)
-	}
-	return nil
 }
 
 // protected returns the selector of protected nodes. One that cannot be read

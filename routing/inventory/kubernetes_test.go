@@ -16,7 +16,7 @@ import (
 // watched is a source under Run, with its notifications.
 type watched struct {
 	*inventory.Kubernetes
-	t        *testing.T
+	t        testing.TB
 	notified chan struct{}
 	stop     func()
 }
@@ -28,6 +28,10 @@ func watchAPI(t *testing.T, opt inventory.KubernetesOptions) *watched {
 	}
 	opt.Annotations = []string{"example.org/a4", "example.org/a6"}
 	opt.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	return watching(t, opt)
+}
+
+func watching(t testing.TB, opt inventory.KubernetesOptions) *watched {
 	w := &watched{Kubernetes: inventory.NewKubernetes(opt), t: t, notified: make(chan struct{}, 10000)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -136,8 +136,12 @@ func TestRights(t *testing.T) {
 	for podCIDRs, want := range map[string]string{
 		"node": "a [10.0.1.0/24] [] map[]", "ciliumnode": "a [] [] map[]", "calico": "a [] [] map[]",
 	} {
-		w := watchAPI(t, inventory.KubernetesOptions{Kubeconfig: kubeconfig, PodCIDRs: podCIDRs})
+		opt := locking(kubeconfig)
+		opt.PodCIDRs, opt.Services = podCIDRs, true
+		w := watchAPI(t, opt)
 		w.until(podCIDRs, has(want))
+		w.until("services", serves())
+		w.until("lock", held(""))
 		w.stop()
 	}
 	p := publish(t, kubeconfig, true)

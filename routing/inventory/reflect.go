@@ -151,7 +151,10 @@ func (r *reader) failed(ctx context.Context, err error) {
 	case apierrors.IsNotFound(err):
 		// Another version of it may be there, and is tried next.
 		r.version.Store((r.version.Load() + 1) % int32(len(r.clients)))
-		err = fmt.Errorf("read %s: the API server does not have them; waiting for their CustomResourceDefinition", r)
+		err = fmt.Errorf("read %s: the API server does not have them", r)
+		if !builtIn[r.versions[0]] {
+			err = fmt.Errorf("%w; waiting for their CustomResourceDefinition", err)
+		}
 	default:
 		err = fmt.Errorf("read %s: %w", r, lasting(err))
 	}

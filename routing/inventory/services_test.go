@@ -143,6 +143,17 @@ func TestKubernetesServicesAway(t *testing.T) {
 	s.Down()
 	s.Up()
 	w.until("there again", serves(fmt.Sprintf(web, "")))
+
+	// What has no node at all has no Services that are to be believed either.
+	s.Do("DELETE", "/api/v1/nodes/a", "", nil)
+	w.until("no nodes", old("has none at all", "a [] [] map[]"))
+	s.Do("DELETE", "/api/v1/namespaces/default/services/web", "", nil)
+	w.quiet("nor services", time.Second)
+	if !serves(fmt.Sprintf(web, ""))(w.Inventory()) {
+		t.Errorf("of no nodes: %v", w.Inventory().Services)
+	}
+	s.Apply(nodeYAML("b", "", ""))
+	w.until("another node", serves())
 }
 
 // TestKubernetesServicesCopy begins with the API server away.

@@ -1,0 +1,65 @@
+package inventory
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// FuzzLease reads any text as annotations of the Lease. What is taken in is bounded
+// and plain, and reads the same once it has been written again.
+func FuzzLease(f *testing.F) {
+	for _, text := range []string{
+		`{"id":"d1","node":"a","reason":"x","classes":["c"],"grace":"10s","wait":"1m","at":"2026-11-30T12:00:00Z"}`,
+		`{"request":{"id":"d1","node":"a"},"phase":"Draining","step":"Mesh","message":"m","costs":["c"],"rates":[{"link":"pod0","received":1e300,"sent":-0.5}],"error":"e"}`,
+		`{"id":"d\u0000","node":"a"}`, `{"id":"d1","node":"a","reason":"\u001b]0;x\u0007\u202e\u2028\ud800"}`, `{"id":"d1","node":"a","grace":"9999999h"}`,
+		`null`, `[]`, `{"request":{"id":"d1","node":"a"},"phase":"Drained","step":"\ud800"}`, `{"id":"d1","node":"a","grace":1}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if r, err := decodeRequest(text); err == nil {
+			for _, shown := range []string{r.ID, r.Node, r.Reason, r.By, r.Holder, strings.Join(r.Classes, "")} {
+				wantPlain(t, shown)
+			}
+			if again, err := encodeRequest(r); err == nil {
+				read, err := decodeRequest(again)
+				if err != nil {
+					t.Fatalf("%q, written again: %v", text, err)
+				}
+				if twice, err := encodeRequest(read); err != nil || twice != again {
+					t.Errorf("%q: %s, %v, want %s", text, twice, err, again)
+				}
+			}
+		}
+		if s, err := decodeStatus(text); err == nil {
+			_ = s.Progress.Step.String()
+			for _, shown := range []string{s.Lock, s.Progress.Message, s.Progress.Error, strings.Join(s.Progress.Costs, "")} {
+				wantPlain(t, shown)
+			}
+			if again, err := encodeStatus(s); err == nil {
+				if _, err := decodeStatus(again); err != nil {
+					t.Errorf("%q, written again: %v", text, err)
+				}
+			}
+		}
+	})
+}
+
+func wantPlain(t *testing.T, shown string) {
+	t.Helper()
+	if len(shown) > maxWire || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("shown: %q", shown)
+	}
+}
+
+func TestPlain(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "a b": "a b", "a\tb\r\n": "a b  ", "\x1b[31mred\x07": "[31mred", "a\u202eb": "ab", "\xff": "\ufffd",
+		"0123456789": "0123456789", "0123456789a": "0123456…", "éééééé": "ééé…", "\x00\x00\x00a": "a",
+	} {
+		if got := plain(text, 10); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
