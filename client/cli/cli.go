@@ -61,7 +61,7 @@ func Main(args []string, env Env) int {
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	err := root.ExecuteContext(ctx)
-	if ctx.Err() != nil && !errors.As(err, new(exitWith)) {
+	if ctx.Err() != nil && !errors.As(err, new(exitWith)) && !errors.Is(err, errRefused) {
 		return exitOK // Ctrl-C is how a watch ends
 	}
 	return a.report(err)
@@ -121,7 +121,7 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	root.AddCommand(a.status(), a.health(), a.classes(), a.table(), a.rules(), a.peers(), a.nodes(), a.plan(), a.watch(), a.explain(), a.verify(), a.drain(), a.undrain(), a.reload(), a.version())
 	root.SetOut(a.env.Out)
 	root.SetErr(a.env.Err)
-	completion(root)
+	strict(root)
 	return root
 }
 

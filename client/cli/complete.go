@@ -61,24 +61,35 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, list func(context.Co
 	})
 }
 
-// completion makes the command that writes shells' completions refuse a shell that
-// it does not know: it would show its help and seem to have done its work.
-func completion(root *cobra.Command) {
+// strict makes the commands that cobra adds refuse what they do not know: they would
+// show a help and seem to have done their work.
+func strict(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() != "completion" {
-			continue
-		}
-		var shells []string
-		for _, shell := range cmd.Commands() {
-			shells = append(shells, shell.Name())
-		}
-		cmd.Args = cobra.ArbitraryArgs
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
+		switch cmd.Name() {
+		case "completion":
+			cmd.Args = cobra.ArbitraryArgs
+			cmd.RunE = noShell
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if found, _, err := root.Find(args); len(args) > 0 && (err != nil || found == root) {
+					return fmt.Errorf("there is no help on %q; see netclassctl --help", args[0])
+				}
+				return nil
 			}
-			return fmt.Errorf("completion is for %s, not %q", strings.Join(shells, ", "), args[0])
 		}
 	}
+}
+
+// noShell is the completion of no shell.
+func noShell(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var shells []string
+	for _, shell := range cmd.Commands() {
+		shells = append(shells, shell.Name())
+	}
+	return fmt.Errorf("completion is for %s, not %q", strings.Join(shells, ", "), args[0])
 }

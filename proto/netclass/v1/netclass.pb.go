@@ -6220,7 +6220,7 @@ type DrainNodeResponse struct {
 	Drain *Drain                 `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
 	// What the drain costs, for people. In the first response only.
 	Costs []string `protobuf:"bytes,2,rep,name=costs,proto3" json:"costs,omitempty"`
-	// The last response.
+	// It is done as asked for: the last response. One that ends in an error has none.
 	Done          bool `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6325,7 +6325,7 @@ func (x *UndrainNodeRequest) GetNode() string {
 type UndrainNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Drain *Drain                 `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
-	// The last response.
+	// It is done as asked for: the last response. One that ends in an error has none.
 	Done          bool `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
