@@ -38,9 +38,13 @@ func TestInternals(t *testing.T) {
 		restarting := conf.GracefulRestart.State.LocalRestarting
 		adjust(conf, routing.OpenConfirm, true)
 		forEver := conf.Timers.State.NegotiatedHoldTime == forever
-		adjust(conf, routing.Established, true)
+		plain := adjust(conf, routing.Established, true)
+		conf.GracefulRestart.State.Enabled, conf.GracefulRestart.State.LocalRestarting = true, true
+		open := adjust(conf, routing.Established, true) && !conf.GracefulRestart.State.Enabled
+		restarted(conf)
 		select {
-		case active <- to == routing.Active && restarting && forEver && !conf.GracefulRestart.State.LocalRestarting:
+		case active <- to == routing.Active && restarting && forEver && !plain && open &&
+			conf.GracefulRestart.State.Enabled && !conf.GracefulRestart.State.LocalRestarting:
 		default:
 		}
 	}

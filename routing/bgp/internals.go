@@ -75,19 +75,21 @@ func acceptChannel(s *server.BgpServer) *chan *net.TCPConn {
 // GoBGP clears them for all once every neighbour that is up has sent its
 // End-of-RIB, and those that come later would drop our routes.
 //
+// After a restart a peer keeps our old routes until our End-of-RIB, but drops at
+// once those that it has not heard again when the session ends before that (RFC
+// 4724 §4.2: a second restart). So it is told all when the session is up, and the
+// End-of-RIB comes later, see restartPause. GoBGP knows only both at once, or with
+// a peer without graceful restart the first alone: that is what such a session is
+// until then. adjust reports whether it has made it so.
+//
 // A peer that offers a hold time of 0 wants no timer. GoBGP writes with a
 // deadline of that many seconds from now and fails at once.
-func adjust(conf *oc.Neighbor, to routing.SessionState, restarting bool) {
+func adjust(conf *oc.Neighbor, to routing.SessionState, restarting bool) (open bool) {
 	if conf == nil {
-		return
+		return false
 	}
 	gr := &conf.GracefulRestart
 	switch to {
-	case routing.Active:
-		if conf.Config.NeighborAddress == placeholder && len(conf.AfiSafis) > 0 {
-			st := &conf.AfiSafis[0].MpGracefulRestart.State
-			st.Enabled, st.Received = true, true
-		}
 	case routing.OpenSent:
 		gr.State.LocalRestarting = restarting && gr.Config.Enabled
 	case routing.OpenConfirm:
@@ -95,10 +97,13 @@ func adjust(conf *oc.Neighbor, to routing.SessionState, restarting bool) {
 			t.NegotiatedHoldTime, t.KeepaliveInterval = forever, forever
 		}
 	case routing.Established:
-		if !gr.State.Enabled {
-			gr.State.LocalRestarting = false // the peer knows no restart
+		open = gr.State.LocalRestarting && gr.State.Enabled // the peer knows restarts
+		if open {
+			gr.State.Enabled = false
 		}
+		gr.State.LocalRestarting = false
 	}
+	return open
 }
 
 // settled is called once GoBGP has dealt with a message of the neighbour's
@@ -111,33 +116,18 @@ func settled(conf *oc.Neighbor) {
 	}
 }
 
-// placeholder is the address of a neighbour that never comes, but is noted as
-// one whose End-of-RIB is awaited. It keeps GoBGP from ending the restart of
-// all neighbours at once, sending everything to everyone each time: each has
-// its own end, see endRestart.
-const placeholder = "0.0.0.1"
-
-func addPlaceholder(s *server.BgpServer, asn uint32) error {
-	return s.AddPeer(background, &api.AddPeerRequest{Peer: &api.Peer{
-		Conf:      &api.PeerConf{NeighborAddress: placeholder, PeerAsn: asn},
-		Transport: &api.Transport{PassiveMode: true},
-		AfiSafis:  []*api.AfiSafi{{Config: &api.AfiSafiConfig{Family: familyOf(routing.IPv4), Enabled: true}}},
-	}})
-}
-
-// endRestart sends what we announce, and our End-of-RIB, to a neighbour whose
-// session has come up after a restart. GoBGP would do so a second later (the
-// shortest deferral), and does if this does not.
+// endRestart sends what we announce once more, and our End-of-RIB, to a neighbour
+// whose session has come up after a restart.
 func (s *speaker) endRestart(p *session) {
-	// The log line that it begins with is where the neighbour's restart is over
-	// (see restarted): nothing else may change it.
+	// It begins with a log line, on the serving goroutine, at which restarted is
+	// called: GoBGP then adds the End-of-RIB.
 	_ = s.bgp.ResetPeer(background, &api.ResetPeerRequest{Address: p.addr, Soft: true, Direction: api.ResetPeerRequest_OUT})
 }
 
-// restarted ends a neighbour's restart. It is called on the serving goroutine,
+// restarted ends what adjust has begun. It is called on the serving goroutine,
 // the only one that looks at this while the session is up.
 func restarted(conf *oc.Neighbor) {
 	if conf != nil {
-		conf.GracefulRestart.State.LocalRestarting = false
+		conf.GracefulRestart.State.Enabled = true
 	}
 }

@@ -106,9 +106,8 @@ func peerConfig(n *routing.Neighbor, port uint16, asn uint32) *api.Peer {
 	}
 	if n.RestartTime > 0 {
 		p.GracefulRestart = &api.GracefulRestart{
-			Enabled:      true,
-			RestartTime:  uint32(min(seconds(n.RestartTime), 4095)), // 12 bits
-			DeferralTime: 1,                                         // see placeholder
+			Enabled:     true,
+			RestartTime: uint32(min(seconds(n.RestartTime), 4095)), // 12 bits
 		}
 	}
 	return p

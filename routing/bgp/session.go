@@ -19,8 +19,8 @@ const (
 	// limitPause is how long a neighbour that announced too much stays down.
 	limitPause = time.Minute
 	// restartPause is how long after a restart, once a session is up, the peer
-	// gets our UPDATEs and End-of-RIB. BIRD 2.0.12 holds back what it has to say
-	// until its next KEEPALIVE when an End-of-RIB comes while it prepares it.
+	// gets our End-of-RIB. BIRD 2.0.12 holds back what it has to say until its
+	// next KEEPALIVE when an End-of-RIB comes while it prepares it.
 	restartPause = 150 * time.Millisecond
 	// quietEOR is how long after its last UPDATE a peer without graceful
 	// restart, which sends no End-of-RIB, is taken to have said all.
@@ -39,7 +39,7 @@ type session struct {
 	resetAt  time.Time // when to be reset; zero: not
 	eorAt    time.Time // when to be taken to be complete; zero: not
 	lastSeen time.Time // of its last UPDATE
-	sendAt   time.Time // when to be sent what we announce, after a restart; zero: not
+	endAt    time.Time // when to be sent our End-of-RIB, after a restart; zero: not
 	pulseAt  time.Time // when its connection is to be looked at; zero: not
 	unsent   unsent    // what we said last
 	end      ending    // what was heard of the present session's end
@@ -58,7 +58,7 @@ func (p *session) down(now time.Time, cause routing.DownCause, detail string) {
 	}
 	p.State, p.Detail, p.ended = routing.Idle, detail, detail
 	p.EndOfRIB, p.Received, p.Paths, p.Doubt, p.RouterID, p.Unsent = false, 0, nil, false, netip.Addr{}, 0
-	p.pulseAt, p.eorAt, p.sendAt, p.end, p.look, p.report = time.Time{}, time.Time{}, time.Time{}, ending{}, false, true
+	p.pulseAt, p.eorAt, p.endAt, p.end, p.look, p.report = time.Time{}, time.Time{}, time.Time{}, ending{}, false, true
 }
 
 // unreached notes why the peer could not be dialled, behind how the session
@@ -114,7 +114,7 @@ func (s *speaker) changed(p *session, h happening, now time.Time) {
 		p.State, p.Since, p.Detail = h.to, now, ""
 		p.end, p.lastSeen, p.report = ending{}, now, true
 		if s.watch.isRestarting(p.addr) {
-			p.sendAt = now.Add(restartPause)
+			p.endAt = now.Add(restartPause)
 		}
 		s.watch.setRestarting(p.addr, false)
 		if !p.neighbor.Upstream {
@@ -200,7 +200,7 @@ func (s *speaker) tendSession(p *session, now time.Time) time.Time {
 	if p.State != routing.Established {
 		return next
 	}
-	if due(&p.sendAt) {
+	if due(&p.endAt) {
 		s.endRestart(p)
 	}
 	if due(&p.pulseAt) {

@@ -17,12 +17,21 @@ const importPolicy = "import"
 // start carries out the first order.
 func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	s.bgp = server.NewBgpServer(server.LoggerOption(s.watch), server.TimingHookOption(s.watch))
+	open := make(map[string]bool) // restarts that are not over; the serving goroutine's
 	s.watch.onState = func(addr string, to routing.SessionState) {
-		adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr))
+		delete(open, addr)
+		if adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr)) {
+			open[addr] = true
+		}
 		s.dialer.state(addr, to)
 	}
 	s.watch.onUp = func(addr string) { settled(neighborConf(s.bgp, addr)) }
-	s.watch.onSend = func(addr string) { restarted(neighborConf(s.bgp, addr)) }
+	s.watch.onSend = func(addr string) {
+		if open[addr] {
+			restarted(neighborConf(s.bgp, addr))
+		}
+		delete(open, addr)
+	}
 	// GoBGP is told not to listen, and makes no channel of accepted connections
 	// then. Both that we dial and that we accept come in there.
 	accepted := make(chan *net.TCPConn)
@@ -37,9 +46,6 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	}
 	if err := s.closeLocRIB(); err != nil {
 		return nil, err
-	}
-	if err := addPlaceholder(s.bgp, want.ASN); err != nil {
-		return nil, fmt.Errorf("add placeholder: %w", err)
 	}
 	s.want = &routing.Speak{}
 	errs := s.reconcile(want)

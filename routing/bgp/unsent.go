@@ -90,8 +90,8 @@ func (s *speaker) watchUnsent(now time.Time) error {
 // countUnsent is called on GoBGP's serving goroutine, which alone replaces and
 // closes the queue.
 func (s *speaker) countUnsent(p *session) uint32 {
-	if !p.sendAt.IsZero() {
-		return 1 // the peer has yet to be sent anything: see restartPause
+	if !p.endAt.IsZero() {
+		return 1 // until then the peer keeps what it had: see restartPause
 	}
 	peer, queue := outgoing(s.bgp, p.addr)
 	if queue == nil {
