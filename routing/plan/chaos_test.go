@@ -21,7 +21,11 @@ type chaos struct {
 }
 
 func newChaos(t *rapid.T) *chaos {
-	c := &chaos{world: seed(), t: t}
+	c := &chaos{world: served(), t: t}
+	// Wider than any that is let through: what keeps the cluster's own out of it is
+	// the planner.
+	c.Config.Networks = append(c.Config.Networks, routing.Network{Name: "corp", Prefixes: prefixes("10.0.0.0/8", "192.0.2.0/24", "fd00::/8", "2001:db8::/32")})
+	c.Config.BGP.Upstreams[0].Import = []routing.Import{{Networks: []string{"corp"}, Table: "pods"}}
 	for n := 4; n < 4+c.draw("more nodes", 3); n++ {
 		c.addNode(n)
 	}
@@ -50,7 +54,7 @@ func (c *chaos) addNode(n int) {
 
 func (c *chaos) step() {
 	for range 1 + c.draw("faults", 3) {
-		switch c.draw("fault", 10) {
+		switch c.draw("fault", 13) {
 		case 0, 1, 2:
 			c.bendLink()
 		case 3, 4:
@@ -63,9 +67,71 @@ func (c *chaos) step() {
 			c.meddle()
 		case 9:
 			c.restarted()
+		case 10:
+			c.bendDrain()
+		case 11:
+			c.bendServices()
+		case 12:
+			c.routerSays()
 		}
 	}
 	c.kernelFollows()
+}
+
+// bendDrain takes this node out or back in by any number of steps, or has another
+// say that it is drained.
+func (c *chaos) bendDrain() {
+	if c.draw("whose drain", 3) == 0 && len(c.Peerings) > 0 {
+		c.Peerings = slices.Clone(c.Peerings)
+		p := &c.Peerings[c.draw("drained peer", len(c.Peerings))]
+		p.RouterID = addr("10.48.0.3")
+		p.Paths = append(slices.Clone(p.Paths), routing.Path{
+			Prefix: routing.DrainMarker(p.RouterID, p.Key.Family), NextHop: addr("10.48.0.3"), NoAdvertise: true,
+		})
+		return
+	}
+	c.Draining = routing.Draining{
+		Step:       routing.DrainStep(c.draw("step", int(routing.DrainPaths)+1)),
+		KeepEgress: c.draw("keep egress", 4) == 0,
+		Marker:     c.draw("marker", 2) == 0,
+		Classes:    [][]string{nil, nil, {"pod-pod"}, {"world-pod"}, {"gone"}}[c.draw("classes", 5)],
+	}
+}
+
+// bendServices changes what the router is to be told.
+func (c *chaos) bendServices() {
+	inv := *c.Inventory
+	c.Inventory = &inv
+	inv.Services, inv.ServicesSynced = nil, c.draw("services synced", 4) > 0
+	for _, a := range []string{"10.47.64.5", "10.47.64.6", "192.0.2.7", "198.51.100.9", "10.244.2.5", "10.46.0.2", "fd00:47:64::5", "2001:db8::7"} {
+		switch c.draw("service", 3) {
+		case 0:
+			inv.Services = append(inv.Services, service("s", a))
+		case 1:
+			inv.Services = append(inv.Services, service("l", a, fmt.Sprintf("k8s-%d", 1+c.draw("endpoint", 2))))
+		}
+	}
+	inv.Nodes = slices.Clone(inv.Nodes)
+	for i := range inv.Nodes {
+		inv.Nodes[i].NotReady = c.draw("not ready", 8) == 0
+	}
+}
+
+// routerSays lets the router announce what it may and what it may not, the
+// cluster's own above all.
+func (c *chaos) routerSays() {
+	c.Peerings = slices.DeleteFunc(slices.Clone(c.Peerings), func(p routing.Peering) bool { return p.Key.Peer == "udm" })
+	said := map[string][]string{
+		"10.47.0.254": {"0.0.0.0/0", "10.0.0.0/8", "10.244.0.0/16", "10.244.2.0/24", "10.244.9.0/25", "10.46.0.0/24", "10.46.0.2/32", "10.48.0.0/23", "10.49.0.0/24", "10.96.0.10/32", "10.47.64.9/32", "10.40.0.0/16", "192.0.2.0/24", "10.9.0.0/16"},
+		"fd00:47::fe": {"::/0", "fd00::/8", "fd00:10:244::/48", "fd00:10:244:2::/64", "fd00:46::/64", "fd00:48::2/128", "fd00:49::/64", "fd00:10:96::10/128", "2001:db8::/32", "fd00:99::/32"},
+	}
+	for _, hop := range []string{"10.47.0.254", "fd00:47::fe"} {
+		for _, dst := range said[hop] {
+			if c.draw("said", 2) == 0 {
+				c.hears("udm", hop, dst)
+			}
+		}
+	}
 }
 
 func (c *chaos) bendLink() {
@@ -195,7 +261,12 @@ func (c *chaos) bendConfig() {
 	t.Routes.Peers = &peers
 	def := *t.Routes.Default
 	t.Routes.Default = &def
-	switch c.draw("configuration", 12) {
+	switch c.draw("configuration", 13) {
+	case 12: // two aggregates, that Services lie in
+		bgp := *seedConfig().BGP
+		bgp.Upstreams[0].Advertise.Services = &routing.Services{Aggregate: routing.PerFamily[uint8]{IPv4: uint8(24 + 8*c.draw("aggregate", 2)), IPv6: 128}}
+		bgp.Upstreams[0].Import = []routing.Import{{Networks: []string{"corp"}, Table: "pods"}}
+		cfg.BGP = &bgp
 	case 11: // a table of its own for the replies of VIPs
 		if len(cfg.Tables) > 1 {
 			cfg.Tables = cfg.Tables[:1]
@@ -233,6 +304,7 @@ func (c *chaos) bendConfig() {
 	case 10:
 		if cfg.BGP = nil; c.draw("bgp", 2) == 0 {
 			cfg.BGP = seedConfig().BGP
+			cfg.BGP.Upstreams[0].Import = []routing.Import{{Networks: []string{"corp"}, Table: "pods"}}
 		}
 		if cfg.BGP == nil {
 			peers.Learn = routing.LearnNodes

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/fib"
 	"netclass.dev/routing/plan"
 )
 
@@ -325,4 +326,65 @@ func TestLearnNodesHeedsTheLease(t *testing.T) {
 	w := leased(routing.DrainMesh)
 	w.peering("k8s-3", routing.IPv4).Paths = nil
 	wantSaid(t, w.make(), "k8s-3 (it is drained)")
+}
+
+// Through a drain and back, after every single op, pods reach pods by a link of the
+// cluster, and the world.
+func TestPodsReachEachOtherThroughADrain(t *testing.T) {
+	for name, bend := range map[string]func(w *world){
+		"as configured": func(w *world) {},
+		"hold":          func(w *world) { w.Config.Tables[0].Routes.Default.OnLinkDown = routing.LinkDownHold },
+		"guard as rules": func(w *world) {
+			w.Config.Guard.AsRules = true
+		},
+		"of the nodes":     func(w *world) { w.Config.Tables[0].Routes.Peers.Learn = routing.LearnNodes },
+		"fallback: main":   func(w *world) { w.Config.Tables[0].Routes.Peers.Fallback = routing.Fallback{Main: true} },
+		"no fallback":      func(w *world) { w.Config.Tables[0].Routes.Peers.Fallback = routing.Fallback{} },
+		"of one class":     func(w *world) { w.Draining.Classes = []string{"pod-pod"} },
+		"egress is kept":   func(w *world) { w.Draining.KeepEgress = true },
+		"with imports too": func(w *world) { w.hears("udm", "10.47.0.254", "172.16.0.0/12") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := importing()
+			bend(w)
+			w.settle()
+			steps := []routing.DrainStep{1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1, 0, 6, 0}
+			for _, step := range steps {
+				w.Draining.Step = step
+				p := w.make()
+				for _, op := range plan.Diff(p, w.Kernel) {
+					w.Kernel = applied(w.Kernel, op)
+					for b := range broken(w, p, w.Kernel) {
+						t.Errorf("%s\nafter %s", b, op)
+					}
+					if why := cutOff(w); why != "" {
+						t.Errorf("to %q, after %s: %s", step, op, why)
+					}
+				}
+				w.remember(p)
+			}
+			if ops := plan.Diff(w.make(), w.Kernel); len(ops) != 0 {
+				t.Errorf("left:\n%s", opsText(ops))
+			}
+		})
+	}
+}
+
+// cutOff says which packet of a pod does not arrive.
+func cutOff(w *world) string {
+	index := fib.New(w.Kernel)
+	for _, f := range routing.Families {
+		pod := sources(f)[0]
+		for _, dst := range []string{"10.244.2.5", "10.244.3.5", "198.51.100.1", "fd00:10:244:2::5", "fd00:10:244:3::5", "2001:db9::1"} {
+			if pod.Dst = addr(dst); routing.FamilyOf(pod.Dst) != f {
+				continue
+			}
+			r := index.Lookup(pod, fib.Stack)
+			world := dst == "198.51.100.1" || dst == "2001:db9::1"
+			if r.Action != fib.Forward || !world && r.Route.Link != "pod0" && r.Route.Link != "node0" || world && r.Route.Dst.Bits() != 0 {
+				return dst + " by " + r.Route.String()
+			}
+		}
+	}
+	return ""
 }

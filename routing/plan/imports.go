@@ -15,6 +15,7 @@ const importsKept = 1000
 // takes into a table. They last as long as the session does: unlike a peer's they
 // are not held through a restart, neither the router's nor ours.
 func (m *maker) imports() {
+	m.strayImports()
 	if m.cfg.BGP == nil {
 		return
 	}
@@ -29,6 +30,20 @@ func (m *maker) imports() {
 			}
 		}
 	}
+}
+
+// strayImports finds imports in the kernel that lead to a router what has become
+// the cluster's own since, as the network of a link that was renumbered. They must
+// not wait for the inventory like everything else.
+func (m *maker) strayImports() {
+	if m.plan.Hold == "" {
+		return
+	}
+	m.eachInstalled(func(_ int, r *routing.Route) {
+		if r.Metric == routing.MetricImport && m.reserved(r.Dst) != "" {
+			m.plan.Unsafe = append(m.plan.Unsafe, r.Key())
+		}
+	})
 }
 
 // importFrom plans what one session of a router says.

@@ -98,6 +98,9 @@ func broken(w *world, p *routing.Plan, k *routing.Kernel) map[string]bool {
 					if r.Action != fib.Forward {
 						continue
 					}
+					if net := clusters(w, p, dst); net.IsValid() && r.Route.Metric == routing.MetricImport {
+						bad[fmt.Sprintf("1: %v %+v to %s of the cluster by %s", mode, flow, net, r.Route)] = true
+					}
 					for _, g := range guarded(p) {
 						// eBPF's lookup ignores suppress_prefixlength in IPv6: there
 						// the guard as rules does not reach.
@@ -124,6 +127,24 @@ func broken(w *world, p *routing.Plan, k *routing.Kernel) map[string]bool {
 		}
 	}
 	return bad
+}
+
+// clusters returns the network of the cluster, or of a class link, that an address
+// lies in.
+func clusters(w *world, p *routing.Plan, a netip.Addr) netip.Prefix {
+	var nets []netip.Prefix
+	for _, name := range []string{"pods", "services", "nodes", "loadBalancers"} {
+		nets = append(nets, w.Config.Network(name)...)
+	}
+	for _, of := range p.Links {
+		nets = append(nets, of...)
+	}
+	for _, net := range nets {
+		if net.Contains(a) {
+			return net
+		}
+	}
+	return netip.Prefix{}
 }
 
 func hasDefault(k *routing.Kernel, id routing.TableID, f routing.Family) bool {
