@@ -102,8 +102,10 @@ func (c *caller) listen(ctx context.Context, report func(routing.DrainStatus) er
 // drained. Any other error is why it failed; what it had taken out has been put back.
 func (d *Drainer) Drain(ctx context.Context, req routing.DrainRequest, validateOnly bool, report func(routing.DrainStatus) error) error {
 	req.Undrain = false
-	s := d.opt.Engine.State()
-	d.complete(&req, s)
+	s, err := d.complete(ctx, &req)
+	if err != nil {
+		return err
+	}
 	if req.Node != s.Node {
 		if validateOnly {
 			return fmt.Errorf("what a drain of %s costs, it alone can say: ask it there", req.Node)
@@ -122,15 +124,23 @@ func (d *Drainer) Drain(ctx context.Context, req routing.DrainRequest, validateO
 // Undrain puts a node back. One that is not drained is done at once.
 func (d *Drainer) Undrain(ctx context.Context, req routing.DrainRequest, report func(routing.DrainStatus) error) error {
 	req.Undrain = true
-	s := d.opt.Engine.State()
-	d.complete(&req, s)
+	s, err := d.complete(ctx, &req)
+	if err != nil {
+		return err
+	}
 	if req.Node != s.Node {
 		return d.far(ctx, req, report)
 	}
 	return d.ask(req).listen(ctx, report)
 }
 
-func (d *Drainer) complete(req *routing.DrainRequest, s *routing.State) {
+// complete fills in what a request leaves out, from the newest state. Just after the
+// start there is none yet.
+func (d *Drainer) complete(ctx context.Context, req *routing.DrainRequest) (*routing.State, error) {
+	if _, err := d.opt.Engine.Wait(ctx, 0); err != nil {
+		return nil, err
+	}
+	s := d.opt.Engine.State()
 	if req.Node == "" {
 		req.Node = s.Node
 	}
@@ -140,6 +150,7 @@ func (d *Drainer) complete(req *routing.DrainRequest, s *routing.State) {
 	if req.At.IsZero() {
 		req.At = time.Now()
 	}
+	return s, nil
 }
 
 // validate reports what a drain would cost, and why it would be refused.

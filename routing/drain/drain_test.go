@@ -217,3 +217,26 @@ func TestQuestions(t *testing.T) {
 		}
 	})
 }
+
+// TestAskedAtStart: a request that comes before the first pass waits for it.
+func TestAskedAtStart(t *testing.T) {
+	bubble(t, 2, true, func(t *testing.T, w *world) {
+		n := w.nodes[0]
+		n.end()
+		n.boot()
+		n.engine.still = true
+		n.start()
+		c, u := n.drain(routing.DrainRequest{}), n.undrain("")
+		time.Sleep(time.Second)
+		n.engine.mu.Lock()
+		n.engine.still = false
+		n.engine.mu.Unlock()
+		n.engine.look()
+		if err := u.wait(t, limit); err != nil {
+			t.Error(err)
+		}
+		if err := c.wait(t, limit); err != nil && !strings.Contains(err.Error(), "undrained by") {
+			t.Error(err)
+		}
+	})
+}

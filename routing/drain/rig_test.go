@@ -279,6 +279,7 @@ type engine struct {
 	markers   []string
 	confirmed bool
 	told      int
+	still     bool                   // it makes no pass
 	change    func(*routing.State)   // of every state
 	ordered   func(routing.Draining) // before an order is taken
 }
@@ -304,6 +305,9 @@ func (e *engine) SetDrain(order routing.Draining, status *routing.DrainStatus) {
 func (e *engine) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.still {
+		return
+	}
 	s := e.make()
 	s.Sequence = e.state.Sequence + 1
 	s.Drain, s.Speaker.Confirmed = e.status, e.confirmed

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,81 +12,149 @@ import (
 	"netclass.dev/test/lab"
 )
 
-// drainConfig is the seed's with a drain that takes seconds instead of minutes.
-func drainConfig(t *testing.T) string {
+// startDrains starts a cluster whose drains take seconds, and waits for the mesh.
+func startDrains(t *testing.T) *cluster {
 	t.Helper()
 	text, err := lab.SeedConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text + "\ndrain: {grace: 1s, timeout: 60s, quiet: {packetsPerSecond: 20, for: 2s}}\n"
+	c := start(t, lab.NetclassdOptions{Config: text + "\ndrain: {grace: 1s, timeout: 60s, quiet: {packetsPerSecond: 10, for: 2s}}\n"})
+	c.sessionsUp(convergence)
+	return c
 }
 
-// drained checks that a node has no class path and no default, and that its peers
-// use their fallback for its pods.
-func (c *cluster) drained(node int, want bool) {
-	c.t.Helper()
+// paths checks that a node has its class paths and defaults, or none of them, and
+// that the others lead to its pods by pod0, or by their fallback.
+func (c *cluster) paths(node int, want bool) error {
+	var wrong []error
 	for _, n := range c.Nodes {
-		for _, f := range []string{"-4", "-6"} {
-			out := c.ip(n, f+" route show table 47")
-			paths := strings.Count(out, " dev pod0 proto 148 metric 10")
-			if n.Number != node {
-				cidr := c.Node(node).PodCIDR(routing.IPv4).String()
-				if f == "-6" {
-					cidr = c.Node(node).PodCIDR(routing.IPv6).String()
-				}
-				has := slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool {
-					return strings.HasPrefix(l, cidr+" via") && strings.Contains(l, "dev pod0")
+		for i, f := range routing.Families {
+			out, err := n.Exec(c.t.Context(), "ip", []string{"-4", "-6"}[i], "route", "show", "table", "47")
+			if err != nil {
+				return err
+			}
+			has := func(dst, by string) bool {
+				return slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+					return strings.HasPrefix(line, dst+" via ") && strings.Contains(line, by)
 				})
-				if has == want {
-					c.t.Errorf("%s of %s, drained %v:\n%s", f, n.Name, want, out)
+			}
+			for _, peer := range c.Nodes {
+				if peer == n || n.Number != node && peer.Number != node {
+					continue
 				}
-				continue
+				cidr := peer.PodCIDR(f).String()
+				if has(cidr, "dev pod0") != want || !has(cidr, "dev node0") {
+					wrong = append(wrong, fmt.Errorf("%s to %s:\n%s", n.Name, cidr, out))
+				}
 			}
-			via := strings.Count(out, "dev pod0") - strings.Count(out, "dev pod0 proto 148 scope link") - strings.Count(out, "/64 dev pod0")
-			if def := strings.Contains(out, "default via"); def == want || (via > 0) == want {
-				c.t.Errorf("%s of the node itself, drained %v (%d class paths %d):\n%s", f, want, via, paths, out)
+			if got := has("default", "dev ingress0"); n.Number == node && got != want {
+				wrong = append(wrong, fmt.Errorf("%s has a default: %v", n.Name, got))
 			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// said runs netclassctl and wants it to print all of some words, or to fail with
+// them.
+func (c *cluster) said(d *lab.Netclassd, args []string, fails bool, words ...string) {
+	c.t.Helper()
+	out, err := d.Ctl(c.t.Context(), args...)
+	if err != nil {
+		out += err.Error()
+	}
+	if (err != nil) != fails {
+		c.t.Errorf("netclassctl %v: %v\n%s", args, err, out)
+	}
+	for _, w := range words {
+		if !strings.Contains(out, w) {
+			c.t.Errorf("netclassctl %v lacks %q:\n%s", args, w, out)
 		}
 	}
 }
 
-// TestDrainNode takes a node out and puts it back, under traffic between pods.
-func TestDrainNode(t *testing.T) {
+// TestDrain takes a node out and puts it back, under pings at 1 kHz and TCP between
+// the pods of all nodes: nothing is lost, and the others see it, and do not drain.
+func TestDrain(t *testing.T) {
 	t.Parallel()
-	c := start(t, lab.NetclassdOptions{Config: drainConfig(t)})
-	c.within(convergence, "sessions", func() error {
-		out, err := c.daemons[1].Ctl(t.Context(), "peers")
-		if err != nil {
-			return err
-		}
-		if strings.Count(out, "Established") < 4 {
-			return fmt.Errorf("%s", out)
+	c := startDrains(t)
+	one, two := c.daemons[0], c.daemons[1]
+	tr := c.traffic([2]int{1, 2}, [2]int{2, 3}, [2]int{3, 1})
+	begin := time.Now()
+	c.said(two, []string{"drain", "--reason", "new cable"}, false, "DRAINED k8s-2",
+		"pods reach the world by mgmt0 instead of ingress0", "moves from pod0 to node0", "marker")
+	t.Logf("drained after %v", time.Since(begin).Round(time.Millisecond))
+	c.must(c.paths(2, false))
+	c.said(two, []string{"status"}, false, "Drained", "new cable", "marker 10.48.0.2/32")
+	c.said(two, []string{"classes"}, false, "Drained")
+	c.said(two, []string{"verify"}, false, "PROVEN")
+	c.said(one, []string{"nodes"}, false, "Drained")
+	c.said(one, []string{"drain"}, true, "not safe to drain k8s-1", "k8s-2 is drained")
+	c.said(one, []string{"drain", "k8s-3"}, true, "run it on k8s-3")
+	c.said(two, []string{"drain"}, false, "DRAINED k8s-2")
+	begin = time.Now()
+	c.said(two, []string{"undrain"}, false, "UNDRAINED k8s-2")
+	t.Logf("undrained after %v", time.Since(begin).Round(time.Millisecond))
+	c.must(c.paths(2, true))
+	c.said(two, []string{"undrain"}, false)
+	c.within(repair, "the others know it", func() error {
+		out, err := one.Ctl(t.Context(), "nodes")
+		if err != nil || strings.Contains(out, "Drained") {
+			return fmt.Errorf("%w\n%s", err, out)
 		}
 		return nil
 	})
+	tr.stop(0, "pod0", "node0")
+}
+
+// TestDrainSurvives restarts and kills the daemon all the time while it drains,
+// stays drained and undrains: it ends as if nothing had been, and nothing is lost.
+func TestDrainSurvives(t *testing.T) {
+	t.Parallel()
+	c := startDrains(t)
+	two := c.daemons[1]
 	tr := c.traffic([2]int{1, 2}, [2]int{2, 3}, [2]int{3, 1})
-	begin := time.Now()
-	out, err := c.daemons[1].Ctl(t.Context(), "drain", "--reason", "new cable")
-	t.Logf("drain took %v: %v\n%s", time.Since(begin), err, out)
-	c.must(err)
-	c.drained(2, true)
-	for _, words := range [][]string{{"status"}, {"classes"}, {"nodes"}, {"peers"}, {"verify"}, {"table", "pods"}} {
-		out, err = c.daemons[1].Ctl(t.Context(), words...)
-		t.Logf("%v: %v\n%s", words, err, out)
+	again := []func() error{two.Restart, func() error { return errors.Join(two.Kill(), two.Start()) }}
+	disturb := func(times int, gap time.Duration) {
+		t.Helper()
+		for n := range times {
+			time.Sleep(gap)
+			c.must(again[n%2]())
+			c.within(convergence, "its socket", func() error { _, err := two.Ctl(t.Context(), "status"); return err })
+		}
 	}
-	out, err = c.daemons[0].Ctl(t.Context(), "nodes")
-	t.Logf("nodes on k8s-1: %v\n%s", err, out)
-	out, err = c.daemons[0].Ctl(t.Context(), "drain")
-	t.Logf("other: %v\n%s", err, out)
-	if err == nil || !strings.Contains(err.Error()+out, "k8s-2") {
-		t.Errorf("drain of another node: %v %s", err, out)
-	}
-	begin = time.Now()
-	out, err = c.daemons[1].Ctl(t.Context(), "undrain")
-	t.Logf("undrain took %v: %v\n%s", time.Since(begin), err, out)
-	c.must(err)
-	c.converge()
-	c.drained(2, false)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = two.Ctl(t.Context(), "drain") // it ends with its daemon
+	}()
+	disturb(6, 2500*time.Millisecond)
+	<-done
+	c.within(convergence, "drained", func() error {
+		out, err := two.Ctl(t.Context(), "status")
+		if err != nil || !strings.Contains(out, "Drained for") {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return c.paths(2, false)
+	})
+	disturb(2, time.Second)
+	c.must(c.paths(2, false))
+	// Whose session is away is still known to be drained.
+	c.must(two.Kill())
+	time.Sleep(2 * restartTime)
+	c.said(c.daemons[0], []string{"drain"}, true, "k8s-2 is drained")
+	c.must(c.daemons[0].Restart())
+	c.within(convergence, "its socket", func() error { _, err := c.daemons[0].Ctl(t.Context(), "status"); return err })
+	c.said(c.daemons[0], []string{"drain"}, true, "k8s-2 is drained")
+	c.must(two.Start())
+	c.within(convergence, "its socket", func() error { _, err := two.Ctl(t.Context(), "status"); return err })
+	go func() { _, _ = two.Ctl(t.Context(), "undrain") }()
+	disturb(3, 20*time.Millisecond)
+	c.said(two, []string{"undrain"}, false)
+	c.sessionsUp(convergence)
+	c.within(convergence, "undrained", func() error { return c.paths(2, true) })
+	c.said(c.daemons[0], []string{"drain", "--grace", "0s"}, false, "DRAINED k8s-1")
+	c.must(c.paths(1, false))
 	tr.stop(0, "pod0", "node0")
 }
