@@ -75,6 +75,6 @@ func refusal(what, node string, refused *routing.Refused) error {
 			break
 		}
 	}
-	return withInfo(status.Newf(codes.FailedPrecondition, "%s %s: %s", what, node, clip(refused.Error(), maxText)), "NOT_SAFE",
+	return withInfo(status.Newf(codes.FailedPrecondition, "%s %s: %s", what, node, clip(refused.Error(), 500)), "NOT_SAFE",
 		map[string]string{"node": node}, failure)
 }
