@@ -148,6 +148,17 @@ func (c *cluster) within(what string, check func() error) {
 	}
 }
 
+// orders runs commands on a node that must succeed.
+func (c *cluster) orders(n *node, lines ...string) {
+	c.t.Helper()
+	for _, line := range lines {
+		out, err := n.run(c.t.Context(), line)
+		if err != nil {
+			c.t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
 func (c *cluster) must(err error) {
 	c.t.Helper()
 	if err != nil {

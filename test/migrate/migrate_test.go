@@ -94,17 +94,17 @@ func TestLeftovers(t *testing.T) {
 		s.commands("configuration", n)
 		s.do("beside", n)
 	}
-	s.must(one.bird.Kill())
-	for _, line := range []string{"cp /etc/netclassd/mesh.yaml /etc/netclassd/config.yaml", "netclassctl reload"} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
+	for _, n := range s.nodes {
+		s.must(n.bird.Stop())
+		s.must(n.bird.Start())
 	}
 	s.within("the mesh", func() error { return s.meshed(t.Context()) })
+	s.phase("every BIRD restarted, with netclassd beside it")
+	s.must(one.bird.Kill())
+	s.orders(one, "cp /etc/netclassd/mesh.yaml /etc/netclassd/config.yaml", "netclassctl reload")
+	s.within("the mesh", func() error { return s.meshed(t.Context()) })
 	s.do("leftovers", one)
-	for _, line := range []string{"systemctl stop netclassd", "netclassd flush"} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
-	}
+	s.orders(one, "systemctl stop netclassd", "netclassd flush")
 	time.Sleep(time.Second)
 	s.phase("flushed, without BIRD")
 	phases := s.end()
@@ -141,10 +141,7 @@ func TestDeclaredRulesGo(t *testing.T) {
 
 	// And with the same priorities, to know what it would have cost.
 	s.must(one.declareRules(t.Context()))
-	for _, line := range []string{"cp /etc/netclassd/beside.yaml /etc/netclassd/config.yaml", "netclassctl reload"} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
-	}
+	s.orders(one, "cp /etc/netclassd/beside.yaml /etc/netclassd/config.yaml", "netclassctl reload")
 	s.within("the same priorities", func() error { return s.stands(t.Context()) })
 	s.phase("back to the same priorities")
 	s.must(one.undeclareRules(t.Context()))
@@ -164,14 +161,10 @@ func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
 	one := s.nodes[0]
-	for _, line := range []string{
+	s.orders(one,
 		"cp /etc/netclassd/mesh.yaml /etc/netclassd/config.yaml",
 		"netclassd adopt --protocol bird --table pods",
-		"systemctl start netclassd",
-	} {
-		_, err := one.run(t.Context(), line)
-		s.must(err)
-	}
+		"systemctl start netclassd")
 	time.Sleep(settling)
 	s.phase("netclassd started beside BIRD")
 	s.must(one.bird.Stop())
