@@ -95,13 +95,13 @@ func (c *cluster) well(k *container) {
 	}
 }
 
-// pings pings between all nodes' pods in both families until stop is called,
-// which fails the test if one is lost.
-func (c *cluster) pings() (stop func()) {
+// pings pings between the nodes' pods in both families until stop is called, which
+// fails the test if one is lost.
+func (c *cluster) pings(nodes []*lab.Node) (stop func()) {
 	c.t.Helper()
 	var pingers []*lab.Pinger
-	for _, from := range c.Nodes {
-		for _, to := range c.Nodes {
+	for _, from := range nodes {
+		for _, to := range nodes {
 			for _, f := range routing.Families {
 				if from == to {
 					continue
