@@ -19,8 +19,11 @@ func (w *world) checkOrder(s *speaker, order *routing.Speak) {
 		w.violated(5, "the first order says restarting: %v; the kernel kept class paths: %v", order.Restarting, w.hand.adopts)
 	}
 	for _, a := range order.Announce {
-		if a.To == "" && !w.plain && !delivered(k, a.Prefix) {
+		if a.To == "" && !w.plain && !isMarker(a) && !delivered(k, a.Prefix) {
 			w.violated(8, "%s is announced and not delivered", a.Prefix)
+		}
+		if l := k.Link("cilium_host"); a.To != "" && !w.plain && (l == nil || !l.Up) {
+			w.violated(8, "%s is advertised to %s though nothing leads to pods", a.Prefix, a.To)
 		}
 		if a.To != "" && !stopped(k, a.Prefix) {
 			w.violated(8, "%s is advertised to %s and nothing stops what is unused of it", a.Prefix, a.To)
@@ -77,6 +80,10 @@ func (w *world) check() {
 		for x, route := range s.wrongs.Of(f) {
 			w.violated(x.inv, "left by a whole pass: %s by %s", x, route)
 		}
+	}
+	w.checkDrain(k)
+	if !w.plain {
+		w.checkImports(k)
 	}
 	if !w.listed.Synced || !w.hand.seen {
 		return // nothing is deleted

@@ -116,14 +116,20 @@ var variants = []variant{
 	{"narrow fence", "fence: [pods, services, nodes, loadBalancers]", "fence: [pods]"},
 	{"other table", "id: 47\n", "id: 48\n"},
 	{"other priorities", "priority: {ipv6: 1000, ipv4: 1001}", "priority: {ipv6: 1010, ipv4: 1011}"},
+	{"imports", "      advertise: {networks: [loadBalancers]}\n", "      advertise: {networks: [loadBalancers]}\n      import: [{networks: [corp], table: pods}]\n"},
 	{"no graceful restart", "  asn: 64512\n", "  asn: 64512\n  gracefulRestart: {restartTime: 0s}\n"},
 }
+
+// corp is what may be imported: it takes in the networks of links, of which a
+// configuration does not know.
+const corp = `
+  corp: [172.16.0.0/12, 192.0.2.0/24, 10.40.0.0/14, 10.48.0.0/12, "2001:db8::/32", "fd00:40::/32", "fd00:48::/31"]`
 
 // configure parses the example with some variants.
 func configure(example string, chosen []variant) (*routing.Config, error) {
 	text := strings.Replace(example, "kubernetes: {kubeconfig: /etc/netclassd/kubeconfig}", "nodesFile: nodes.yaml", 1)
 	// No resync: what is found must be found because something happened.
-	text = strings.Replace(text, "\nnetworks:", "\ndaemon: {resync: 24h}\nnetworks:", 1)
+	text = strings.Replace(text, "\nnetworks:", "\ndaemon: {resync: 24h}\nnetworks:"+corp, 1)
 	for _, v := range chosen {
 		if !strings.Contains(text, v.old) {
 			return nil, fmt.Errorf("variant %s: the example does not say %q", v.name, v.old)

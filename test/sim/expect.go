@@ -79,6 +79,9 @@ func (w *world) expect(k *routing.Kernel, f routing.Family, dst netip.Addr) []st
 		if !covers("pod0", hop) {
 			v = no
 		}
+		if fb := t.Routes.Peers.Fallback; w.drained("pod0", routing.DrainPaths) && (fb.Main || fb.Link == "node0" && covers("node0", nodeAddr(nd.n, f))) {
+			v = no
+		}
 		var ways []string
 		if v != no {
 			ways = append(ways, "by pod0 via "+hop.String())
@@ -123,6 +126,9 @@ func (w *world) expect(k *routing.Kernel, f routing.Family, dst netip.Addr) []st
 	}
 	if !w.known(k, f) {
 		return nil // not every network can be fenced
+	}
+	if w.drained("ingress0", routing.DrainDefault) && !w.draining.KeepEgress {
+		return nil // as without us
 	}
 	if covers("ingress0", gw) {
 		return []string{"by ingress0 via " + gw.String()}

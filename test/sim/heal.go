@@ -78,6 +78,8 @@ func (w *world) healOthers() {
 		n.powered, n.speaks, n.silent, n.extra, n.says = true, true, fresh.silent, fresh.extra, fresh.says
 	}
 	w.contested = false
+	w.draining = routing.Draining{}
+	w.order()
 	w.list()
 	w.listed.Synced, w.listed.Stale = true, ""
 	for _, n := range w.nodes {

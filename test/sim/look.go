@@ -16,12 +16,16 @@ type wrong struct {
 	net   netip.Prefix // that is to be guarded or fenced
 	flow  fib.Flow
 	mode  fib.Mode
+
+	imported bool // by what a router has announced
 }
 
 func (x wrong) String() string {
 	switch {
 	case x.inv == 2:
 		return fmt.Sprintf("a default in table %d without the fence of %s", x.table, x.net)
+	case x.imported:
+		return fmt.Sprintf("%s to %s is imported from a router (%s)", flowText(x.flow), x.net, x.mode)
 	case x.inv == 3:
 		return fmt.Sprintf("%s, which no rule selects, is looked up otherwise (%s)", flowText(x.flow), x.mode)
 	case x.table != 0:
@@ -170,6 +174,9 @@ func (w *world) wrongs(k *routing.Kernel, index *fib.FIB, f routing.Family) map[
 				if r.Action != fib.Forward {
 					continue
 				}
+				if net := w.clusters(k, f, dst); net.IsValid() && r.Route.Metric == routing.MetricImport && r.Route.Protocol == ours {
+					bad[wrong{inv: 1, net: net, flow: flow, mode: mode, imported: true}] = r.Route
+				}
 				bits := r.Route.Dst.Bits()
 				names, own := fences[r.Route.Table]
 				// eBPF's lookup ignores suppress_prefixlength in IPv6: the guard
@@ -195,6 +202,24 @@ func (w *world) wrongs(k *routing.Kernel, index *fib.FIB, f routing.Family) map[
 		}
 	}
 	return bad
+}
+
+// clusters returns the network of the cluster, or of a link, that an address lies
+// in.
+func (w *world) clusters(k *routing.Kernel, f routing.Family, a netip.Addr) netip.Prefix {
+	var nets []netip.Prefix
+	for _, name := range []string{"pods", "nodes", "services", "loadBalancers"} {
+		nets = append(nets, w.inForce.Network(name)...)
+	}
+	for i := range k.Links {
+		nets = append(nets, networks(&k.Links[i], f)...)
+	}
+	for _, net := range nets {
+		if net.Contains(a) {
+			return net
+		}
+	}
+	return netip.Prefix{}
 }
 
 // cutOff reports whether an answer differs from the one without us only because

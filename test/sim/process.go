@@ -49,6 +49,7 @@ func (w *world) start() {
 		StateDir: w.dir, Version: "sim", Log: slog.New(slog.DiscardHandler),
 	})
 	w.engine.Configure(w.config, routing.ConfigStatus{Path: "config.yaml"}, nil)
+	w.order()
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.done, w.crashed = stop, make(chan struct{}), false
 	w.since, w.watched = 0, false

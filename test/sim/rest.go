@@ -43,7 +43,7 @@ func (w *world) rest() {
 // quietRestart is a restart in which nothing is to change, provided that the
 // world has come to rest.
 func (w *world) quietRestart() {
-	if w.full || w.config.BGP.GracefulRestart == 0 || w.trap != nil || !w.listed.Synced || w.listed.Node(self) == nil || w.contested || w.broken() ||
+	if w.imports() || w.full || w.config.BGP.GracefulRestart == 0 || w.trap != nil || !w.listed.Synced || w.listed.Node(self) == nil || w.contested || w.broken() ||
 		!w.addressUsable("ingress0", addr("10.47.0.1")) || !w.addressUsable("ingress0", addr("fd00:47::1")) { // remembered by a running daemon only
 		return
 	}

@@ -248,6 +248,7 @@ func (s *speaker) establish(se *session) {
 			se.Paths = nd.paths(se.Key.Family)
 		}
 		se.EndOfRIB = true
+		s.routerSays()
 		s.w.look()
 	})
 }

@@ -63,6 +63,8 @@ type world struct {
 	quiet     time.Time
 	contested bool
 	shifted   bool // the configuration has changed: its old state must not be lost
+	draining  routing.Draining
+	said      map[routing.Family][]routing.Path // by the router
 
 	opCount, events int
 	trace           bool
@@ -96,7 +98,7 @@ func newWorld(seed uint64, example, dir string) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), example: example, dir: dir,
 		kernel: fakekernel.New(), owned: map[routing.TableID][]string{}, memory: map[string][]netip.Prefix{},
-		overrun: make(chan struct{}), begin: time.Now(),
+		overrun: make(chan struct{}), begin: time.Now(), said: map[routing.Family][]routing.Path{},
 	}
 	for n := 1; n <= 3; n++ {
 		w.nodes = append(w.nodes, newNode(n))
