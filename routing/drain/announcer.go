@@ -33,11 +33,11 @@ func (j *judge) lastAnnouncer() {
 			}
 		}
 	}
-	if len(lonely) > 0 {
-		j.add("this node alone has a ready endpoint of %s: let another one have one too", list(lonely))
-	}
-	if anything != "" && len(others) == 0 {
+	switch {
+	case anything != "" && len(others) == 0:
 		j.add("no other node that is ready and not drained can announce to %s what this one does: bring one back first", anything)
+	case len(lonely) > 0:
+		j.add("this node alone has a ready endpoint of %s: let another one have one too", list(lonely))
 	}
 }
 

@@ -1,0 +1,164 @@
+package drain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// twoNodes is what k8s-1 of two healthy nodes sees, of which both announce a network
+// and a Service to a router.
+func twoNodes(kube bool) *routing.State {
+	s := &routing.State{Node: "k8s-1", Plan: &routing.Plan{}, Kernel: &routing.Kernel{}}
+	s.Config.Config = &routing.Config{
+		Classes: []routing.Class{{Name: "pod-pod", Link: "pod0"}, {Name: "world-pod", Link: "ingress0"}},
+		Tables: []routing.Table{{Name: "pods", ID: 47, Routes: routing.Sources{
+			Peers: &routing.Peers{Link: "pod0", Fallback: routing.Fallback{Link: "node0"}}, Default: &routing.Default{Link: "ingress0"},
+		}}},
+		Cluster: &routing.Cluster{NodesFile: "nodes.yaml"},
+		BGP: &routing.BGP{Mesh: &routing.Mesh{Link: "pod0"}, Upstreams: []routing.Upstream{{
+			Name: "udm", Link: "ingress0", Advertise: routing.Advertise{Networks: []string{"lb"}, Services: &routing.Services{Selector: map[string]string{"a": "b"}}},
+		}}},
+		Drain: routing.Drain{LeaseNamespace: "kube-system", LeaseName: "netclass-drain"},
+	}
+	s.Inventory = routing.Inventory{Synced: true, Source: "test", Nodes: []routing.Node{
+		{Name: "k8s-1", UID: "one", Protected: true}, {Name: "k8s-2", UID: "two", Protected: true},
+	}, Services: []routing.Service{{Name: "shop/web", Local: true, Labels: map[string]string{"a": "b"}, Nodes: []string{"k8s-1", "k8s-2"}}}}
+	s.Plan.Announce = []routing.Origin{{Announcement: routing.Announcement{To: "udm"}}}
+	if kube {
+		s.Inventory.Drain = &routing.DrainLease{Version: "1"}
+	}
+	key := routing.SessionKey{Peer: "k8s-2", Family: routing.IPv4}
+	s.Peers = []routing.PeerStatus{
+		{Neighbor: routing.Neighbor{Key: key}, Session: routing.Session{Key: key, State: routing.Established}},
+		{Neighbor: routing.Neighbor{Key: routing.SessionKey{Peer: "udm"}, Upstream: true}},
+	}
+	return s
+}
+
+// TestUnsafe: each thing that makes a drain unsafe is named with its node and what to
+// do, all of them at once, and nothing else is.
+func TestUnsafe(t *testing.T) {
+	const mesh, kube = 1, 2
+	for _, tc := range []struct {
+		name string
+		in   int // where the nodes are known from; 0: either
+		do   func(s *routing.State, req *routing.DrainRequest)
+		want []string
+	}{
+		{name: "safe", do: func(*routing.State, *routing.DrainRequest) {}},
+		{"not read", 0, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Synced = false }, []string{"have not been read yet"}},
+		{"old", 0, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Stale = "refused" }, []string{"old (refused)"}},
+		{"nobody", 0, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes = s.Inventory.Nodes[1:] }, []string{`"k8s-1" is not in test`}},
+		{"no UID", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[0].UID = "" }, []string{"UID of Node k8s-1"}},
+		{"marker", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Plan.Drained = []string{"k8s-2"} },
+			[]string{"k8s-2 is drained", "no other node that is ready and not drained"}},
+		{"held", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Inventory.Drain.Holder, s.Plan.Drained = "two/x", []string{"k8s-2"}
+			s.Inventory.Drain.Status = &routing.DrainStatus{Request: routing.DrainRequest{Node: "k8s-2", By: "uid 7", Reason: "fan"}, Since: time.Unix(0, 0), Progress: routing.DrainProgress{Phase: routing.DrainDone}}
+		}, []string{`k8s-2 is drained since 1970-01-01T00:00:00Z (by uid 7, "fan"): undrain it first, or take the lock from it by --force --holder k8s-2`, "no other node"}},
+		{"held by who is gone", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Holder = "three/x" }, nil},
+		{"held by us", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Holder = "one/x" }, nil},
+		{"no lease yet", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Inventory.Drain = &routing.DrainLease{Unusable: "not there"}
+		}, nil},
+		{"lease not read", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain = nil }, []string{"kube-system/netclass-drain has not been read"}},
+		{"bad lease", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Unusable = "garbage" }, []string{"garbage"}},
+		{"cordoned", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[1].Cordoned = true }, []string{"k8s-2 is protected by drain.protect.selector as this node is, and cordoned"}},
+		{"both cordoned", kube, func(s *routing.State, req *routing.DrainRequest) {
+			req.Cordon, s.Inventory.Nodes[1].Cordoned = true, true
+		}, nil},
+		{"not Ready", kube, func(s *routing.State, req *routing.DrainRequest) {
+			req.Cordon, s.Inventory.Nodes[1].NotReady = true, true
+		}, []string{"k8s-2 is protected by drain.protect.selector as this node is, and not Ready", "no other node that is ready"}},
+		{"not protected", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Inventory.Nodes[0].Protected, s.Inventory.Nodes[1].Cordoned = false, true
+		}, nil},
+		{"silent", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Peers[0].Session.State = routing.Active },
+			[]string{"no BGP session with k8s-2", "no other node that is ready"}},
+		{"doubt", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Peers[0].Session.Doubt = true }, []string{"no BGP session with k8s-2"}},
+		{"no mesh", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Config.Config.BGP.Mesh = nil }, []string{"neither a Kubernetes API nor a BGP mesh"}},
+		{"last announcer", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Services[0].Nodes = []string{"k8s-1"} },
+			[]string{"this node alone has a ready endpoint of shop/web"}},
+		{"last that is Ready", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Inventory.Nodes[0].Protected, s.Inventory.Nodes[1].NotReady = false, true
+		}, []string{"no other node that is ready"}},
+		{"no announcer", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Services[0].Nodes = []string{"k8s-2"} }, nil},
+		{"other class", kube, func(s *routing.State, req *routing.DrainRequest) {
+			req.Classes, s.Inventory.Services[0].Nodes = []string{"pod-pod"}, []string{"k8s-1"}
+		}, nil},
+		{"no fallback", 0, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Config.Config.Tables[0].Routes.Peers.Fallback = routing.Fallback{}
+		}, []string{"table pods has no fallback"}},
+	} {
+		for _, where := range []int{mesh, kube} {
+			if tc.in != 0 && tc.in != where {
+				continue
+			}
+			s, req := twoNodes(where == kube), &routing.DrainRequest{Node: "k8s-1", ID: "x1"}
+			tc.do(s, req)
+			got := unsafe(s, req, where == kube, false)
+			if len(got) != len(tc.want) {
+				t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+				continue
+			}
+			for i := range got {
+				if !strings.Contains(got[i], tc.want[i]) {
+					t.Errorf("%s: %q, want %q", tc.name, got[i], tc.want[i])
+				}
+			}
+		}
+	}
+}
+
+// TestQuiet: what is proved by counters, and what is not watched.
+func TestQuiet(t *testing.T) {
+	s := twoNodes(false)
+	s.Config.Config.Drain.QuietPPS, s.Config.Config.Drain.QuietFor = 10, 4*time.Second
+	s.Plan.Classes = []routing.ClassStatus{{Class: s.Config.Config.Classes[0], Health: routing.Drained}, {Class: s.Config.Config.Classes[1], Health: routing.Drained}}
+	s.Plan.Speak = &routing.Speak{Neighbors: []routing.Neighbor{
+		{Link: "pod0", Timers: routing.Timers{Keepalive: 2 * time.Second}}, {Link: "ingress0", Upstream: true, Timers: routing.Timers{Keepalive: 20 * time.Second}},
+	}}
+	if a, b := allowance(s, "pod0"), allowance(s, "ingress0"); a != 13 || b != 10.1 {
+		t.Errorf("allowances %v, %v", a, b)
+	}
+	req := &routing.DrainRequest{}
+	if links, left := watchable(s, req); !slices.Equal(links, []string{"ingress0", "pod0"}) || left != nil {
+		t.Errorf("watched %v, left %v", links, left)
+	}
+	if links, left := watchable(s, &routing.DrainRequest{KeepEgress: true}); !slices.Equal(links, []string{"pod0"}) || len(left) != 1 {
+		t.Errorf("with the way out kept: watched %v, left %v", links, left)
+	}
+	s.Plan.Classes = append(s.Plan.Classes, routing.ClassStatus{Class: routing.Class{Name: "other", Link: "pod0"}, Health: routing.Ready})
+	if links, left := watchable(s, req); !slices.Equal(links, []string{"ingress0"}) || len(left) != 1 || !strings.Contains(left[0], "also carries other") {
+		t.Errorf("with another class: watched %v, left %v", links, left)
+	}
+	at := func(second int, received, sent uint64) sample {
+		return sample{time.Unix(int64(second), 0), map[string]routing.LinkCounters{"pod0": {Received: received, Sent: sent}}}
+	}
+	for name, tc := range map[string]struct {
+		samples []sample
+		want    string
+	}{
+		"quiet":          {[]sample{at(0, 500, 500), at(1, 510, 510), at(4, 550, 552)}, ""},
+		"too short":      {[]sample{at(0, 500, 500), at(3, 500, 500)}, "watched for 3s of 4s"},
+		"only received":  {[]sample{at(0, 500, 500), at(4, 553, 500)}, "received 13.2 and sent 0.0"},
+		"only sent":      {[]sample{at(0, 500, 500), at(4, 500, 553)}, "received 0.0 and sent 13.2"},
+		"made anew":      {[]sample{at(0, 500, 500), at(4, 20, 20)}, ""},
+		"made and used":  {[]sample{at(0, 500, 500), at(4, 400, 20)}, "received 100.0"},
+		"gone":           {[]sample{at(0, 500, 500), {time.Unix(4, 0), nil}}, ""},
+		"burst long ago": {within([]sample{at(0, 0, 0), at(1, 900, 900), at(2, 900, 900), at(5, 900, 900), at(6, 901, 901)}, 4*time.Second), ""},
+		"burst just now": {within([]sample{at(0, 0, 0), at(2, 0, 0), at(5, 0, 0), at(6, 900, 901)}, 4*time.Second), "sent 225.2"},
+	} {
+		if got := unproven(s, []string{"pod0"}, tc.samples); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	s.Peers[0].Session.Unsent = 1
+	if got := unproven(s, nil, []sample{at(0, 0, 0), at(4, 0, 0)}); !strings.Contains(got, "k8s-2/ipv4") {
+		t.Errorf("with an update that waits: %q", got)
+	}
+}
