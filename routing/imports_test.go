@@ -44,6 +44,7 @@ var arrows = map[string][]string{
 	"cmd/netclassd":               {"cmd/netclassd/commands", "routing", "routing/...", "server", "version"},
 	"cmd/netclassd/commands":      {"version"},
 	"packaging/man":               {"client/cli", "cmd/netclassd/commands", "version"},
+	"packaging/image":             {}, // a module of its own
 }
 
 // only says which rooms may import a library that has one job.
