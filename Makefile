@@ -11,14 +11,14 @@ LDFLAGS  := -s -w -X netclass.dev/version.Version=$(VERSION)
 
 # Debian packages, by the command or file that says a package is there.
 DEMO_PACKAGES := ip:iproute2 nft:nftables bird:bird2
-TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev crun:crun
+TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev debootstrap:debootstrap systemd-nspawn:systemd-container crun:crun
 
 # Packages whose tests run under the race detector: those with goroutines.
 RACE := ./routing/engine/... ./routing/drain/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...
 
 # Packages that watch real daemons by the clock: one after the other, so that they
 # do not measure each other.
-REAL := ./test/lab/... ./test/e2e/... ./test/world/... ./test/networks/... ./test/faults/... ./test/interop/... ./test/migrate/... ./test/packaging/...
+REAL := ./test/lab/... ./test/e2e/... ./test/world/... ./test/networks/... ./test/faults/... ./test/interop/... ./test/migrate/... ./test/packaging/... ./test/systemd/...
 
 TEST_ENV = NETCLASS_BIN=$(CURDIR)/bin NETCLASS_GRPCURL=$(CURDIR)/bin/grpcurl
 
@@ -45,7 +45,7 @@ demo: demo-packages build ## a three-node cluster on this machine, its classes a
 	bin/demo $(DEMO_FLAGS)
 
 .PHONY: test
-test: test-packages build bin/grpcurl kube-apiserver ## every test, with real kernel, BIRD and FRR (root)
+test: test-packages build bin/grpcurl kube-apiserver systemd-files ## every test, with real kernel, BIRD and FRR (root)
 	$(TEST_ENV) $(GO) test -timeout 15m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL)))
 	$(TEST_ENV) CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
 	$(TEST_ENV) $(GO) test -p 1 -timeout 15m $(REAL)
@@ -59,6 +59,13 @@ test-images:
 
 bin/netclass-image: $(wildcard packaging/image/*.go) packaging/image/go.mod packaging/image/go.sum
 	CGO_ENABLED=0 $(GO) -C packaging/image build -trimpath -o $(CURDIR)/$@ .
+
+.PHONY: test-systemd systemd-files
+test-systemd: test-packages build systemd-files ## the Debian package on Debian 12 and 13 with systemd, in containers (root)
+	$(TEST_ENV) $(GO) test -count=1 -v -timeout 10m ./test/systemd/...
+
+systemd-files:
+	@GO='$(GO)' test/systemd/prepare.sh
 
 .PHONY: kube-apiserver
 kube-apiserver: ## the API server that tests run against (built once, 7 to 15 minutes)

@@ -1,0 +1,71 @@
+package systemd
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// access: readers may look, administrators may change, strangers get nothing.
+func access(m *machine) {
+	m.run("useradd", "--groups", "netclassd", "alice")
+	m.run("useradd", "--groups", "netclassd,netclassd-admin", "bob")
+	m.run("useradd", "mallory")
+	for _, test := range []struct {
+		user, command string
+		want          string // of what it says when it may not; empty: it may
+	}{
+		{"alice", "rules", ""},
+		{"alice", "reload", `root or a member of the group "netclassd-admin"`},
+		{"bob", "rules", ""},
+		{"bob", "reload", ""},
+		{"mallory", "rules", "permission denied"},
+		{"mallory", "reload", "permission denied"},
+	} {
+		out, err := m.try("runuser", "--user", test.user, "--", "netclassctl", test.command)
+		if (err == nil) != (test.want == "") || !strings.Contains(out, test.want) {
+			m.t.Errorf("%s: netclassctl %s: %v: %s", test.user, test.command, err, out)
+		}
+	}
+}
+
+// journal: each attribute is a field, and the message has them for people.
+func journal(m *machine) {
+	uid := m.run("id", "--user", "netclassd")
+	started := m.entries("NETCLASS_NODE=k8s-1")
+	if len(started) == 0 {
+		m.t.Fatal("no entry has the node's name")
+	}
+	for field, want := range map[string]string{
+		"MESSAGE": "started version=1.0.0 node=k8s-1 config=/etc/netclassd/config.yaml", "PRIORITY": "6", "NETCLASS_VERSION": "1.0.0",
+		"NETCLASS_CONFIG": configPath, "SYSLOG_IDENTIFIER": "netclassd", "_TRANSPORT": "journal", "_UID": uid,
+	} {
+		if got := started[0][field]; got != want {
+			m.t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+	refused := m.entries("NETCLASS_CODE=PermissionDenied", "NETCLASS_CALLER_UID="+m.run("id", "--user", "alice"))
+	if !slices.ContainsFunc(refused, func(e map[string]any) bool { return e["NETCLASS_METHOD"] == "/netclass.v1.NetClassService/Reload" }) {
+		m.t.Errorf("alice's try is not to be found: %v", refused)
+	}
+	if strings.Contains(m.log("--output=export"), meshPassword) {
+		m.t.Error("the journal has the password")
+	}
+}
+
+// entries returns the service's entries in the journal that have fields.
+func (m *machine) entries(fields ...string) (found []map[string]any) {
+	m.t.Helper()
+	out := m.log(append([]string{"--output=json"}, fields...)...)
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "-- No entries") {
+			continue
+		}
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			m.t.Fatalf("journalctl: %v: %s", err, line)
+		}
+		found = append(found, entry)
+	}
+	return found
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Prepares, in .cache/systemd, what the tests here need: the root filesystems of
+# Debian 12 and 13, once, and two versions of the package from what is in the tree.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+cache=$PWD/.cache/systemd
+packages=systemd,systemd-sysv,dbus,iproute2,man-db
+mkdir -p "$cache"
+
+for release in 12:bookworm 13:trixie; do
+	root=$cache/debian-${release%:*} suite=${release#*:}
+	if [[ $(cat "$root/etc/test-packages" 2>/dev/null) == "$packages" || -e $root.absent ]]; then continue; fi
+	echo "making a root filesystem of Debian ${release%:*}, once: under a minute, kept in $root" >&2
+	rm -rf "$root" "$root.new"
+	if ! debootstrap --variant=minbase --include="$packages" "$suite" "$root.new" >"$root.log" 2>&1; then
+		if [[ $suite != bookworm ]] && grep -q 'Failed getting release file' "$root.log"; then
+			# The mirror has the other release, but not this one.
+			touch "$root.absent"
+			continue
+		fi
+		tail -n 20 "$root.log" >&2
+		exit 1
+	fi
+	rm -rf "$root.new/var/cache/apt/archives"/*.deb "$root.new/var/lib/apt/lists"/*
+	echo "$packages" >"$root.new/etc/test-packages"
+	mv "$root.new" "$root"
+done
+
+for version in 1.0.0 1.0.1; do
+	mkdir -p "$cache/$version"
+	rm -f "$cache/$version"/*.deb
+	FORMATS=deb VERSION=$version BUILD_DIR=$cache/build-$version packaging/deb-rpm/build.sh "$cache/$version" "$("${GO:-go}" env GOARCH)" >"$cache/build.log" 2>&1 || {
+		cat "$cache/build.log" >&2
+		exit 1
+	}
+done

@@ -1,0 +1,31 @@
+package systemd
+
+import "testing"
+
+// TestDebian12 and TestDebian13 tell the life of a package on a machine, from its
+// installation to its purge.
+func TestDebian12(t *testing.T) { t.Parallel(); story(t, "12") }
+
+func TestDebian13(t *testing.T) { t.Parallel(); story(t, "13") }
+
+func story(t *testing.T, release string) {
+	m := start(t, release)
+	m.step("Install", install)
+	m.step("Sandbox", sandbox)
+	m.step("Converge", converge)
+	m.step("Privileges", privileges)
+	m.step("Names", names)
+	m.step("Access", access)
+	m.step("Journal", journal)
+	m.step("Reload", reload)
+	m.step("Restart", restart)
+	m.step("Kill", kill)
+	m.step("Hang", hang)
+	m.step("Networkd", networkd)
+	m.step("Upgrade", upgrade)
+	m.step("UpgradeRefused", upgradeRefused)
+	m.step("ReadyLate", readyLate)
+	m.step("StopForGood", stopForGood)
+	m.step("Reboot", reboot)
+	m.step("Purge", purge)
+}
