@@ -157,8 +157,11 @@ func clientFor(config *rest.Config, gv schema.GroupVersion) (*rest.RESTClient, e
 	return client, nil
 }
 
-// kinds are the kinds of objects that clients decode.
-var kinds = newScheme()
+// kinds are the kinds of objects that clients decode, and decoder does.
+var (
+	kinds   = newScheme()
+	decoder = serializer.NewCodecFactory(kinds).UniversalDeserializer()
+)
 
 // hushClient has the client library log what it has to say where few will look:
 // what is wrong is in the inventory already, said once.

@@ -24,7 +24,7 @@ type resource struct {
 	// namespace, fields and labels say which of its objects; empty: all.
 	namespace, fields, labels string
 	object                    runtime.Object        // an empty one
-	list                      func() runtime.Object // an empty list
+	empty                     func() runtime.Object // an empty list
 	// fact takes what is used out of an object; nil: it says nothing.
 	fact func(object any) fact
 }
@@ -41,20 +41,20 @@ func (r *resource) String() string {
 func resources(opt *KubernetesOptions, protected labels.Selector) []resource {
 	all := append([]resource{{
 		part: ofNodes, plural: "nodes", versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
-		object: &corev1.Node{}, list: func() runtime.Object { return &corev1.NodeList{} },
+		object: &corev1.Node{}, empty: func() runtime.Object { return &corev1.NodeList{} },
 		fact: func(o any) fact { return ofNode(o.(*corev1.Node), opt.PodCIDRs == "node", opt.Annotations, protected) },
 	}}, cidrResources(opt.PodCIDRs)...)
 	if opt.Services {
 		all = append(all, resource{
 			part: ofServices, plural: "services", versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
 			fields: fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)).String(),
-			object: &corev1.Service{}, list: func() runtime.Object { return &corev1.ServiceList{} },
+			object: &corev1.Service{}, empty: func() runtime.Object { return &corev1.ServiceList{} },
 			fact: func(o any) fact { return ofService(o.(*corev1.Service), opt.ServiceLabels) },
 		}, resource{
 			part: ofServices, plural: "endpointslices", versions: []schema.GroupVersion{discoveryv1.SchemeGroupVersion},
 			// Those of headless Services, which have no address, may be the most.
 			labels: "!" + corev1.IsHeadlessService,
-			object: &discoveryv1.EndpointSlice{}, list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
+			object: &discoveryv1.EndpointSlice{}, empty: func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
 			fact: func(o any) fact { return ofSlice(o.(*discoveryv1.EndpointSlice)) },
 		})
 	}
@@ -62,7 +62,7 @@ func resources(opt *KubernetesOptions, protected labels.Selector) []resource {
 		all = append(all, resource{
 			part: ofDrain, plural: "leases", versions: []schema.GroupVersion{coordinationv1.SchemeGroupVersion},
 			namespace: opt.Lease.Namespace, fields: fields.OneTermEqualSelector("metadata.name", opt.Lease.Name).String(),
-			object: &coordinationv1.Lease{}, list: func() runtime.Object { return &coordinationv1.LeaseList{} },
+			object: &coordinationv1.Lease{}, empty: func() runtime.Object { return &coordinationv1.LeaseList{} },
 			fact: func(o any) fact { return ofLease(o.(*coordinationv1.Lease)) },
 		})
 	}
@@ -76,7 +76,7 @@ func cidrResources(podCIDRs string) []resource {
 	case "ciliumnode":
 		return []resource{{
 			part: ofNodes, plural: "ciliumnodes", versions: []schema.GroupVersion{{Group: "cilium.io", Version: "v2"}},
-			object: &ciliumNode{}, list: func() runtime.Object { return &ciliumNodeList{} },
+			object: &ciliumNode{}, empty: func() runtime.Object { return &ciliumNodeList{} },
 			fact: func(o any) fact { return o.(*ciliumNode).fact() },
 		}}
 	case "calico":
@@ -87,7 +87,7 @@ func cidrResources(podCIDRs string) []resource {
 				{Group: "crd.projectcalico.org", Version: "v1"},
 				{Group: "projectcalico.org", Version: "v3"},
 			},
-			object: &blockAffinity{}, list: func() runtime.Object { return &blockAffinityList{} },
+			object: &blockAffinity{}, empty: func() runtime.Object { return &blockAffinityList{} },
 			fact: func(o any) fact { return o.(*blockAffinity).fact() },
 		}}
 	}
@@ -107,7 +107,7 @@ func newScheme() *runtime.Scheme {
 	for _, r := range append(cidrResources("ciliumnode"), cidrResources("calico")...) {
 		for _, gv := range r.versions {
 			s.AddKnownTypeWithName(gv.WithKind(kindOf(r.object)), r.object)
-			s.AddKnownTypeWithName(gv.WithKind(kindOf(r.object)+"List"), r.list())
+			s.AddKnownTypeWithName(gv.WithKind(kindOf(r.object)+"List"), r.empty())
 			metav1.AddToGroupVersion(s, gv)
 		}
 	}

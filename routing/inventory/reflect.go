@@ -103,8 +103,7 @@ func (r *reader) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // ListWithContext lists the resource. That it can be listed does not say that all
 // is well: only a watch does.
 func (r *reader) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	list := r.list()
-	err := r.get(&o).Do(ctx).Into(list)
+	list, err := r.list(ctx, &o)
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
@@ -179,19 +178,14 @@ type store struct {
 	ctx context.Context
 }
 
-// item is an object's name and what is used of it.
-type item struct {
-	name string
-	fact fact
-}
-
 // Transformer has the reflector keep items in the place of objects while it reads
 // all there is.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return s.item(object) }
 }
 
-func (s *store) item(object any) (item, error) {
+// item takes what is used out of an object, unless that has been done.
+func (r *resource) item(object any) (item, error) {
 	if i, is := object.(item); is {
 		return i, nil
 	}
@@ -203,7 +197,7 @@ func (s *store) item(object any) (item, error) {
 	if namespace := m.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name
 	}
-	return item{name, s.fact(object)}, nil
+	return item{name, r.fact(object)}, nil
 }
 
 // Add implements the reflector's store.
