@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ type group struct {
 	med         uint32
 	prepend     uint8
 	looped      uint32 // the AS number that the path is said to have been through; 0: none
+	// lost says that the target is to lose the prefixes: only paths of this origin,
+	// which are the old ones, are for it.
+	lost api.RouteOriginType
 }
 
 // originated is what we announce at present. The Loc-RIB holds each prefix once
@@ -33,7 +37,8 @@ type group struct {
 // policy's business: so one prefix can go to the mesh with one next hop and to
 // a router with another.
 type originated struct {
-	prefixes map[netip.Prefix]netip.Addr // in the Loc-RIB, with some next hop
+	prefixes map[netip.Prefix]netip.Addr          // in the Loc-RIB, with some next hop
+	origins  map[netip.Prefix]api.RouteOriginType // of each path there: alternating
 	targets  map[target]group
 	policy   *api.Policy // in force; nil: reject everything
 	sets     []*api.DefinedSet
@@ -69,41 +74,50 @@ func (s *speaker) announce(want *routing.Speak) []error {
 		}
 	}
 
-	// A prefix that one target is to lose is withdrawn from all and announced
-	// again to those that keep it: GoBGP sends no withdrawal for a change of
-	// policy.
-	withdraw := make(map[netip.Prefix]bool)
+	withdraw, send := make(map[netip.Prefix]bool), make(map[netip.Prefix]bool)
 	for p := range s.loc.prefixes {
-		withdraw[p] = prefixes[p] == netip.Addr{}
-	}
-	send := make(map[netip.Prefix]bool)
-	for t := range s.loc.targets {
-		if _, ok := targets[t]; !ok {
-			withdraw[t.prefix] = true
-		}
+		withdraw[p] = !prefixes[p].IsValid()
 	}
 	for t, g := range targets {
 		if old, ok := s.loc.targets[t]; !ok || old != g {
 			send[t.prefix] = true
 		}
 	}
+	between := s.losing(targets, prefixes, send)
 	for p, yes := range withdraw {
 		if yes {
 			errs = append(errs, s.withdraw(p))
-			send[p] = send[p] || prefixes[p].IsValid()
 		}
 	}
 	defer s.said(heard(s.loc.targets, targets, withdraw, send))
-	if err := s.setExport(targets, want.Neighbors); err != nil {
+	if err := s.setExport(between, want.Neighbors); err != nil {
 		return append(errs, err) // what is announced stays as it was
 	}
 	for _, p := range sortedKeys(send, netip.Prefix.Compare) {
-		if send[p] {
-			errs = append(errs, s.originate(p, prefixes[p]))
-		}
+		errs = append(errs, s.originate(p, prefixes[p]))
+	}
+	if len(between) > len(targets) {
+		errs = append(errs, s.setExport(targets, want.Neighbors))
 	}
 	s.loc.prefixes, s.loc.targets = prefixes, targets
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// losing returns the targets with those that are to lose a prefix which others
+// keep, and notes such prefixes as ones to send. GoBGP withdraws a path from a
+// neighbour when the policy refuses the new path but accepts the old one: so for
+// these there is, while the new paths come in, a policy that tells old from new.
+// The others see no withdrawal.
+func (s *speaker) losing(targets map[target]group, prefixes map[netip.Prefix]netip.Addr, send map[netip.Prefix]bool) map[target]group {
+	between := maps.Clone(targets)
+	for t, g := range s.loc.targets {
+		if _, ok := targets[t]; !ok && prefixes[t.prefix].IsValid() {
+			g.lost = s.loc.origins[t.prefix]
+			between[t] = g
+			send[t.prefix] = true
+		}
+	}
+	return between
 }
 
 // heard returns who hears of prefixes that are withdrawn or sent, as setKey names
@@ -153,15 +167,15 @@ func looped(want *routing.Speak, a *routing.Announcement) uint32 {
 
 // pathOf is a path for the Loc-RIB. GoBGP sends a path that was originated
 // again only if an attribute differs, and what has changed is the policy: so
-// each carries its edition as a local preference, which the policy always
-// overwrites.
-func pathOf(p netip.Prefix, hop netip.Addr, edition uint32) (*api.Path, error) {
+// each carries its edition as a local preference. The policy always overwrites
+// that, and the origin.
+func pathOf(p netip.Prefix, hop netip.Addr, edition uint32, origin api.RouteOriginType) (*api.Path, error) {
 	nlri, err := anypb.New(&api.IPAddressPrefix{Prefix: p.Addr().String(), PrefixLen: uint32(p.Bits())})
 	if err != nil {
 		return nil, err
 	}
 	family := familyOf(routing.FamilyOf(p.Addr()))
-	attrs := []proto.Message{&api.OriginAttribute{Origin: 0}, &api.LocalPrefAttribute{LocalPref: edition}}
+	attrs := []proto.Message{&api.OriginAttribute{Origin: uint32(origin - api.RouteOriginType_ORIGIN_IGP)}, &api.LocalPrefAttribute{LocalPref: edition}}
 	if p.Addr().Is4() {
 		attrs = append(attrs, &api.NextHopAttribute{NextHop: hop.String()})
 	} else {
@@ -180,7 +194,15 @@ func pathOf(p netip.Prefix, hop netip.Addr, edition uint32) (*api.Path, error) {
 
 func (s *speaker) originate(p netip.Prefix, hop netip.Addr) error {
 	s.loc.edition++
-	path, err := pathOf(p, hop, s.loc.edition)
+	origin := api.RouteOriginType_ORIGIN_IGP
+	if s.loc.origins[p] == origin {
+		origin = api.RouteOriginType_ORIGIN_INCOMPLETE
+	}
+	if s.loc.origins == nil {
+		s.loc.origins = make(map[netip.Prefix]api.RouteOriginType)
+	}
+	s.loc.origins[p] = origin
+	path, err := pathOf(p, hop, s.loc.edition, origin)
 	if err == nil {
 		_, err = s.bgp.AddPath(background, &api.AddPathRequest{TableType: api.TableType_GLOBAL, Path: path})
 	}
@@ -191,7 +213,8 @@ func (s *speaker) originate(p netip.Prefix, hop netip.Addr) error {
 }
 
 func (s *speaker) withdraw(p netip.Prefix) error {
-	path, err := pathOf(p, s.loc.prefixes[p], s.loc.edition)
+	path, err := pathOf(p, s.loc.prefixes[p], s.loc.edition, s.loc.origins[p])
+	delete(s.loc.origins, p)
 	if err == nil {
 		err = s.bgp.DeletePath(background, &api.DeletePathRequest{TableType: api.TableType_GLOBAL, Path: path})
 	}
@@ -213,5 +236,5 @@ func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 func compareGroups(a, b group) int {
 	return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.family, b.family), a.nextHop.Compare(b.nextHop),
 		cmp.Compare(a.communities, b.communities), cmp.Compare(a.localPref, b.localPref),
-		cmp.Compare(a.med, b.med), cmp.Compare(a.prepend, b.prepend), cmp.Compare(a.looped, b.looped))
+		cmp.Compare(a.med, b.med), cmp.Compare(a.prepend, b.prepend), cmp.Compare(a.looped, b.looped), cmp.Compare(a.lost, b.lost))
 }

@@ -102,6 +102,7 @@ func exportPolicy(version int, groups map[group][]netip.Prefix, members map[stri
 				RouteType:   api.Conditions_ROUTE_TYPE_LOCAL,
 				PrefixSet:   &api.MatchSet{Type: api.MatchSet_ANY, Name: prefixes.Name},
 				NeighborSet: &api.MatchSet{Type: api.MatchSet_ANY, Name: named[key]},
+				Origin:      g.lost,
 			},
 			Actions: g.actions(),
 		})
@@ -121,7 +122,8 @@ func (g group) actions() *api.Actions {
 		RouteAction: api.RouteAction_ACCEPT,
 		Nexthop:     &api.NexthopAction{Address: g.nextHop.String()},
 		// To routers of another AS it is not sent at all.
-		LocalPref: &api.LocalPrefAction{Value: cmp.Or(g.localPref, defaultLocalPref)},
+		LocalPref:    &api.LocalPrefAction{Value: cmp.Or(g.localPref, defaultLocalPref)},
+		OriginAction: &api.OriginAction{Origin: api.RouteOriginType_ORIGIN_IGP},
 	}
 	var plain, large []string
 	for _, c := range strings.Fields(g.communities) {
@@ -154,7 +156,7 @@ func samePolicy(p *api.Policy, sets []*api.DefinedSet, q *api.Policy, old []*api
 		return p == nil && q == nil
 	}
 	return slices.EqualFunc(p.Statements, q.Statements, func(a, b *api.Statement) bool {
-		return proto.Equal(a.Actions, b.Actions)
+		return proto.Equal(a.Actions, b.Actions) && a.Conditions.GetOrigin() == b.Conditions.GetOrigin()
 	}) && slices.EqualFunc(sets, old, func(a, b *api.DefinedSet) bool {
 		a, b = proto.Clone(a).(*api.DefinedSet), proto.Clone(b).(*api.DefinedSet)
 		a.Name, b.Name = "", ""
