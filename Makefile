@@ -34,6 +34,10 @@ build: ## static bin/netclassd and bin/netclassctl
 packages: ## dist/: deb and rpm for amd64 and arm64, the same bytes for the same commit
 	GO='$(GO)' VERSION='$(VERSION)' packaging/deb-rpm/build.sh dist
 
+.PHONY: release
+release: ## dist/: all that a tagged version ships, with bills of materials and checksums
+	GO='$(GO)' packaging/release/build.sh dist
+
 .PHONY: images
 packages: images
 images: ## dist/images: for Kubernetes and Talos, amd64 and arm64, without a container engine
