@@ -3,6 +3,7 @@ package engine_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,4 +75,49 @@ func TestDrainedRemembered(t *testing.T) {
 	if err != nil || len(l.Drained) != 1 || l.Drained[0] != "k8s-2" {
 		t.Errorf("ledger %+v, %v", l, err)
 	}
+}
+
+// TestMarkerRemembered: a node whose marker was heard is drained until it is
+// withdrawn, also while its session is away and through a restart of ours.
+func TestMarkerRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		id := routeAddr("10.48.0.2")
+		say := func(marked bool) {
+			for _, f := range routing.Families {
+				r.session("k8s-2", f, func(s *routing.Session) {
+					r.up(s, true)
+					s.RouterID = id
+					if marked {
+						s.Paths = append(s.Paths, routing.Path{Prefix: routing.DrainMarker(id, f), NextHop: hopOf("k8s-2", f), NoAdvertise: true})
+					}
+				})
+			}
+			r.wait(300 * time.Millisecond)
+		}
+		drained := func(want bool, when string) {
+			t.Helper()
+			if got := slices.Contains(r.state().Plan.Drained, "k8s-2"); got != want {
+				t.Errorf("%s: drained is %v", when, got)
+			}
+		}
+		r.converge()
+		say(true)
+		drained(true, "marked")
+		for _, f := range routing.Families {
+			r.down("k8s-2", f, routing.CauseConnection)
+		}
+		r.wait(time.Minute)
+		drained(true, "its session is away")
+		r.end()
+		r.make()
+		r.start(seedConfig(t))
+		r.wait(time.Minute)
+		drained(true, "we have been restarted")
+		say(false)
+		drained(false, "back without a marker")
+		r.end()
+		r.make()
+		r.start(seedConfig(t))
+		drained(false, "restarted again")
+	})
 }
