@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,11 +10,37 @@ import (
 	"netclass.dev/test/lab"
 )
 
+// Whose output is held to the guide by which test.
+var (
+	ofTheWay = []string{
+		"before", "configuration", "beside", "undo-beside", "mesh", "undo-mesh", "rules", "undo-rules",
+	}
+	ofTalos      = []string{"leftovers-talos"}
+	ofLeftovers  = []string{"leftovers"}
+	ofPriorities = []string{"own-priorities"}
+)
+
+// TestSteps holds that every step of the guide is some test's own, and the reverse.
+func TestSteps(t *testing.T) {
+	var steps []string
+	for _, b := range readGuide(t) {
+		if b.step != "" {
+			steps = append(steps, b.step)
+		}
+	}
+	tested := slices.Concat(ofTheWay, ofTalos, ofLeftovers, ofPriorities)
+	slices.Sort(steps)
+	slices.Sort(tested)
+	if !slices.Equal(steps, tested) {
+		t.Errorf("the guide has the steps %v, tested are %v", steps, tested)
+	}
+}
+
 // TestGuide follows the guide on all three nodes, to netclassd and back to BIRD. No
 // step may cost a packet between pods, a cluster packet at the router or a
 // masqueraded connection; each is undone once on the way.
 func TestGuide(t *testing.T) {
-	s := tell(t)
+	s := tell(t, ofTheWay)
 	one := s.nodes[0]
 	s.everywhere("before")
 	s.everywhere("configuration")
@@ -56,18 +83,26 @@ func TestGuide(t *testing.T) {
 }
 
 // TestTalos goes the way with what Talos makes of the commands: netclassd is not
-// reloaded but stopped and started after a while, and in the end it flushes by its
-// configuration.
+// reloaded but stopped and started after a while, a killed BIRD's routes are taken
+// out by hand, and in the end netclassd flushes by its configuration.
 func TestTalos(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := tell(t, ofTalos)
 	s.talos = true
 	for _, n := range s.nodes {
 		s.commands("configuration", n)
 	}
-	for _, step := range []string{"beside", "mesh", "undo-mesh"} {
-		s.everywhere(step)
+	one := s.nodes[0]
+	s.everywhere("beside")
+	s.must(one.bird.Kill())
+	s.orders(one, "cp /etc/netclassd/mesh.yaml /etc/netclassd/config.yaml")
+	s.must(one.startedAnew())
+	s.within("the mesh", func() error { return s.meshed(t.Context()) })
+	s.do("leftovers-talos", one)
+	for _, n := range s.nodes[1:] {
+		s.do("mesh", n)
 	}
+	s.everywhere("undo-mesh")
 	for _, n := range s.nodes {
 		beside, err := os.ReadFile(n.d.ConfigFile)
 		s.must(err)
@@ -88,7 +123,7 @@ func TestTalos(t *testing.T) {
 // unseparated, and what is masqueraded moves to another link.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := tell(t, ofLeftovers)
 	one := s.nodes[0]
 	for _, n := range s.nodes {
 		s.commands("configuration", n)
@@ -122,7 +157,7 @@ func TestLeftovers(t *testing.T) {
 // our own, as the guide asks for there, that costs nothing.
 func TestDeclaredRulesGo(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := tell(t, ofPriorities)
 	one := s.nodes[0]
 	s.must(one.d.Start()) // idle, as the package's service is
 	s.phase("netclassd idle")
@@ -159,7 +194,7 @@ func TestDeclaredRulesGo(t *testing.T) {
 // no net under their routes to it. It is why the guide has two rounds.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := tell(t, nil)
 	one := s.nodes[0]
 	s.orders(one,
 		"cp /etc/netclassd/mesh.yaml /etc/netclassd/config.yaml",
