@@ -8,9 +8,11 @@ import (
 )
 
 // render returns the objects that a folder's kustomization makes, as
-// `kubectl kustomize` does.
+// `kubectl kustomize` does, in its order: what others need comes first.
 func render(folder string) ([]byte, error) {
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionLegacy
+	objects, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", folder, err)
 	}
