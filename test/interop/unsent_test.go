@@ -44,10 +44,10 @@ func TestUnsent(t *testing.T) {
 			var pid int
 			var has func() string
 			if program == "BIRD" {
-				peer := b.bird(asn, birdPeer{to: a, asn: asn})
+				peer := b.bird(asn, birdPeer{to: a, asn: asn, options: "hold time 90;"})
 				pid, has = peer.pid, peer.has(prefix("11.0.0.0/24"), a.v4)
 			} else {
-				peer := b.frr(asn, frrPeer{to: a, asn: asn})
+				peer := b.frr(asn, frrPeer{to: a, asn: asn, options: []string{"timers 30 90"}})
 				pid, has = peer.pid, peer.has(routing.IPv4, prefix("11.0.0.0/24"), a.v4)
 			}
 			s := a.speaker()
