@@ -21,20 +21,20 @@ func (m *maker) advertise(b *routing.BGP, u *routing.Upstream, f routing.Family,
 	object := "peer/" + u.Name + "/" + f.String()
 	shut, unknown := m.unready(u, f)
 	drained := m.drained(u.Link, routing.DrainUpstream)
-	switch {
-	case drained:
+	if drained {
 		shut, unknown = "this node is drained", false
+	}
+	switch {
 	case shut == "":
 		why = a.elsewhere()
-	}
-	if shut != "" {
+	case len(a.prefixes) > 0:
 		why = "nothing is advertised: " + shut
 		if unknown && len(m.told(u.Name, f)) > 0 {
 			why = "nothing more is advertised: " + shut
 		}
-	}
-	if shut != "" && !drained {
-		m.condition(object, "NotAdvertised", "%s", why)
+		if !drained {
+			m.condition(object, "NotAdvertised", "%s", why)
+		}
 	}
 	for _, lack := range a.lacks {
 		m.condition(object, lack.reason, "%s", lack.text)

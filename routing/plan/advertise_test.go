@@ -181,6 +181,16 @@ func TestWhyNotFromHere(t *testing.T) {
 
 func (w *world) self() *routing.Node { return w.node(w.Node) }
 
+// Of a router that is told nothing nothing is said.
+func TestNothingToAdvertise(t *testing.T) {
+	w := served()
+	w.advertise().Networks, w.advertise().Services = nil, nil
+	w.self().NotReady = true
+	if p := w.make(); said(p) != "" || peerStatus(t, p, "udm", routing.IPv4).Reason != "" {
+		t.Errorf("said:\n%s", said(p))
+	}
+}
+
 // told lets the speaker have been told all that is planned.
 func (w *world) told() {
 	p := w.settle()

@@ -24,6 +24,8 @@ type world struct {
 	ledger *routing.Ledger
 	// real is the kernel that answers; nil: as the picture has it.
 	real *routing.Kernel
+	// draining is how far the node is taken out.
+	draining routing.Draining
 }
 
 // cluster makes a world of so many nodes. The configuration is the seed's with
@@ -132,7 +134,7 @@ func bare(nodes []routing.Node) *routing.Kernel {
 // converge makes a plan and brings the kernel to it. Sessions say everything, or
 // nothing yet.
 func (w *world) converge(sessions bool) {
-	in := &routing.Inputs{Config: w.config, Node: "k8s-1", Inventory: w.nodes, Kernel: w.kernel, Ledger: w.ledger}
+	in := &routing.Inputs{Config: w.config, Node: "k8s-1", Inventory: w.nodes, Kernel: w.kernel, Ledger: w.ledger, Draining: w.draining}
 	for _, n := range w.nodes.Nodes[1:] {
 		for _, f := range routing.Families {
 			p := routing.Peering{Key: routing.SessionKey{Peer: n.Name, Family: f}, Synced: true}

@@ -143,6 +143,8 @@ func (v *View) away(c *routing.Class, a routing.Answer, decided string) string {
 		said = "leaves by " + said
 	}
 	switch l := v.links[c.Link]; {
+	case v.drained(c):
+		return said + ": a drain of this node has taken it off " + c.Link
 	case l == nil:
 		return said + ": link " + c.Link + " does not exist"
 	case !l.Up:
@@ -151,6 +153,13 @@ func (v *View) away(c *routing.Class, a routing.Answer, decided string) string {
 		return said + ": link " + c.Link + " has no carrier"
 	}
 	return said + ": there is no path by " + c.Link + decided
+}
+
+// drained reports whether a drain of this node takes a class out.
+func (v *View) drained(c *routing.Class) bool {
+	return slices.ContainsFunc(v.Plan.Classes, func(st routing.ClassStatus) bool {
+		return st.Class.Name == c.Name && st.Health == routing.Drained
+	})
 }
 
 // by names the rule that sent a packet where it goes.

@@ -73,6 +73,14 @@ node-node nodes->nodes ipv6 WAITING: this node to node k8s-2 (fd00:46::2) unreac
 node-node nodes->pods ipv4 WAITING: this node (10.46.0.1) to pod of k8s-2 (10.244.2.6) unreachable: link node0 is down
 node-node nodes->pods ipv6 WAITING: this node to pod of k8s-2 (fd00:10:244:2::6) unreachable: link node0 is down
 PROVEN`},
+		{name: "drained", bend: func(w *world) { w.draining.Step = routing.DrainPaths; w.converge(true) }, want: `
+pod-pod pods->pods ipv4 SHARED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) leaves by node0 via 10.46.0.2: a drain of this node has taken it off pod0
+pod-pod pods->pods ipv6 SHARED: pod of k8s-1 (fd00:10:244:1::6) to pod of k8s-2 (fd00:10:244:2::6) leaves by node0 via fd00:46::2: a drain of this node has taken it off pod0
+world-pod pods->world ipv4 SHARED: pod of k8s-1 (10.244.1.6) to the world (192.0.2.1) leaves by mgmt0 via 10.40.0.254: a drain of this node has taken it off ingress0
+world-pod pods->world ipv6 SHARED: pod of k8s-1 (fd00:10:244:1::6) to the world (2001:db8::1) leaves by mgmt0 via fd00:40::fe: a drain of this node has taken it off ingress0
+world-pod loadBalancers->world ipv4 SHARED: an address of loadBalancers (10.47.64.6) to the world (192.0.2.1) leaves by mgmt0 via 10.40.0.254: a drain of this node has taken it off ingress0
+world-pod loadBalancers->world ipv6 SHARED: an address of loadBalancers (fd00:47:64::6) to the world (2001:db8::1) leaves by mgmt0 via fd00:40::fe: a drain of this node has taken it off ingress0
+PROVEN`},
 		{name: "ingress0 down", bend: func(w *world) { w.down("ingress0"); w.converge(true) }, want: `
 world-pod pods->world ipv4 SHARED: pod of k8s-1 (10.244.1.6) to the world (192.0.2.1) leaves by mgmt0 via 10.40.0.254: link ingress0 is down
 world-pod pods->world ipv6 SHARED: pod of k8s-1 (fd00:10:244:1::6) to the world (2001:db8::1) leaves by mgmt0 via fd00:40::fe: link ingress0 is down
