@@ -29,10 +29,13 @@ func (d *Drainer) claim(ctx context.Context) error {
 	}
 	d.say(texts[routing.DrainClaim], nil)
 	var err error
-	if l := d.lease(); l != nil && !d.rec.Marker {
-		err = d.winLease(ctx, l)
-	} else {
+	switch l := d.lease(); {
+	case d.rec.Marker:
 		err = d.winMarker(ctx)
+	case l == nil:
+		err = errors.New("the configuration no longer names a Kubernetes API, which keeps the lock")
+	default:
+		err = d.winLease(ctx, l)
 	}
 	if err != nil {
 		return err

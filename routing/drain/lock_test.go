@@ -205,3 +205,51 @@ func TestReleasedLater(t *testing.T) {
 		})
 	}
 }
+
+// TestMarkerWaitsForSessions: a peer whose session has just come up may have claimed
+// while it was away: it is given the same time to say so.
+func TestMarkerWaitsForSessions(t *testing.T) {
+	bubble(t, 2, false, func(t *testing.T, w *world) {
+		n := w.nodes[0]
+		begin := time.Now()
+		n.engine.alter(func(s *routing.State) {
+			if time.Since(begin) >= 4*time.Second {
+				s.Peers[0].Session.Since = begin.Add(4 * time.Second)
+			}
+		})
+		n.drain(routing.DrainRequest{})
+		time.Sleep(4 * time.Second)
+		n.engine.look()
+		time.Sleep(5 * time.Second)
+		if got := n.engine.now().Step; got != routing.DrainClaim {
+			t.Errorf("5 s after a session came up it is at %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := n.engine.now().Step; got == routing.DrainClaim {
+			t.Errorf("7 s after a session came up it is at %s", got)
+		}
+	})
+}
+
+// TestFailureShown: how a drain failed is shown until somebody undrains.
+func TestFailureShown(t *testing.T) {
+	bubble(t, 2, true, func(t *testing.T, w *world) {
+		n := w.nodes[0]
+		n.traffic("pod0", 1000)
+		wait := 30 * time.Second
+		if err := n.drain(routing.DrainRequest{Wait: &wait}).wait(t, limit); err == nil {
+			t.Fatal("drained, though pod0 is in use")
+		}
+		time.Sleep(time.Minute)
+		if st := n.engine.State().Drain; st == nil || st.Progress.Phase != routing.DrainEnded || !strings.Contains(st.Progress.Error, "pod0") {
+			t.Errorf("shown is %+v", st)
+		}
+		if err := n.undrain("").wait(t, time.Second); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if st := n.engine.State().Drain; st != nil {
+			t.Errorf("still shown is %+v", st)
+		}
+	})
+}

@@ -11,9 +11,9 @@ import (
 )
 
 // winMarker claims the right to be drained by the marker in BGP, which has been
-// announced with the claim. Two keepalives later every peer has heard it, and we
-// theirs: of those who claim at one time the lowest BGP identifier wins, and one who
-// had it before always does.
+// announced with the claim. Once every session has been up for two keepalives, every
+// peer has heard it, and we theirs: of those who claim at one time the lowest BGP
+// identifier wins, and one who had it before always does.
 func (d *Drainer) winMarker(ctx context.Context) error {
 	before := d.opt.Engine.State().Plan.Drained
 	if err := d.applied(ctx, time.Now().Add(d.patience())); err != nil {
@@ -26,15 +26,23 @@ func (d *Drainer) winMarker(ctx context.Context) error {
 	}
 	wait := claimTime(s)
 	d.say(fmt.Sprintf("the others are told by a marker in BGP; in %v it shows whether another was first", wait), nil)
-	for until := time.Now().Add(wait); time.Now().Before(until); {
+	claimed, giveUp := time.Now(), time.Now().Add(d.patience())
+	for {
 		if d.hear() {
 			return errTurned
+		}
+		s = d.opt.Engine.State()
+		until := latest(claimed, newestSession(s)).Add(wait)
+		if !time.Now().Before(until) {
+			break
+		}
+		if time.Now().After(giveUp) {
+			return late("the wait until every session has been up for "+wait.String(), d.patience())
 		}
 		if err := d.pause(ctx, until); err != nil {
 			return err
 		}
 	}
-	s = d.opt.Engine.State()
 	if first := firstOf(s, before); len(first) > 0 {
 		return &routing.Refused{Reasons: []string{fmt.Sprintf("%s began to drain at the same time and was first: undrain it first", list(first))}}
 	}
@@ -73,6 +81,23 @@ func routerID(s *routing.State, node string) netip.Addr {
 // anyPeer reports whether there is somebody to tell.
 func anyPeer(s *routing.State) bool {
 	return s.Plan.Speak != nil && slices.ContainsFunc(s.Plan.Speak.Neighbors, func(n routing.Neighbor) bool { return !n.Upstream })
+}
+
+// newestSession is when the last of the sessions with the mesh came up.
+func newestSession(s *routing.State) (at time.Time) {
+	for i := range s.Peers {
+		if p := &s.Peers[i]; !p.Neighbor.Upstream && p.Session.State == routing.Established {
+			at = latest(at, p.Session.Since)
+		}
+	}
+	return at
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // claimTime is two keepalives: within one, an update that was lost has been sent

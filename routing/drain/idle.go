@@ -1,0 +1,103 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// idle waits for something to do.
+func (d *Drainer) idle(ctx context.Context) {
+	for !d.rec.active() {
+		s := d.opt.Engine.State()
+		d.hearFar(s)
+		d.free(ctx)
+		for _, c := range d.asked() {
+			switch {
+			case d.rec.active():
+				d.putBack(c) // for the next phase
+			case c.request.Undrain:
+				d.nothingDrained(c, s)
+			default:
+				d.begin(c)
+			}
+		}
+		if !d.rec.active() {
+			d.orphan(ctx, s)
+		}
+		if !d.rec.active() {
+			d.followCordon(s)
+		}
+		if d.rec.active() || d.pause(ctx, d.idleUntil()) != nil {
+			return
+		}
+	}
+}
+
+// putBack has a request wait in the mailbox.
+func (d *Drainer) putBack(c *caller) {
+	d.mu.Lock()
+	d.mailbox = append(d.mailbox, c)
+	d.mu.Unlock()
+	d.poke()
+}
+
+// nothingDrained answers an undrain of a node that is not drained.
+func (d *Drainer) nothingDrained(c *caller, s *routing.State) {
+	st := &routing.DrainStatus{Request: c.request, Since: time.Now(), Lock: d.lock}
+	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: c.request.Node + " is not drained", At: time.Now()}
+	d.dismissOne(c, nil, st)
+	if d.status != nil && d.status.Progress.Phase == routing.DrainEnded {
+		d.status = nil // how an earlier one failed is no longer shown
+		d.opt.Engine.SetDrain(routing.Draining{}, nil)
+	}
+	if followsCordon(s) && !uncordoned(s) {
+		// It would be drained for its cordon, which is what the caller does not want.
+		d.rec.Overridden = true
+		d.stopWaiting()
+		d.mustSave()
+	}
+}
+
+// idleUntil is when an idle Drainer has something to do unasked; zero: never.
+func (d *Drainer) idleUntil() time.Time {
+	now, next := time.Now(), time.Time{}
+	for _, t := range []time.Time{d.freeAt, d.rejoinAt, d.cordonAt} {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	return next
+}
+
+// begin starts a drain, or refuses it.
+func (d *Drainer) begin(c *caller) {
+	s := d.opt.Engine.State()
+	req := c.request
+	if err := askable(s, &req); err != nil {
+		d.dismissOne(c, err, nil)
+		return
+	}
+	reasons := unsafe(s, &req, d.lease() != nil, false)
+	if len(reasons) > 0 && !req.Force {
+		d.refuse(c, reasons...)
+		return
+	}
+	fresh := record{Request: req, Phase: routing.DrainGoing, Step: routing.DrainNone, Since: time.Now(), Marker: d.lease() == nil}
+	before := d.rec
+	d.rec = fresh
+	d.answering(c)
+	if err := d.save(); err != nil {
+		d.rec = before
+		d.log.Error("drain not begun", "error", err, "by", req.By)
+		d.dismissOne(c, fmt.Errorf("nothing has been changed: %w", err), nil)
+		return
+	}
+	d.callers, d.waiting, d.cause, d.said = []*caller{c}, nil, nil, progress{}
+	d.costs, d.lock = costs(s, &req), ""
+	if len(reasons) > 0 {
+		d.log.Warn("drain forced", "by", req.By, "id", req.ID, "although", reasons)
+	}
+}

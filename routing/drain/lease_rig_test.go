@@ -1,0 +1,92 @@
+package drain_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// lease is the lock of all nodes.
+type lease struct {
+	w *world
+
+	mu    sync.Mutex
+	is    routing.DrainLease
+	calls int
+	fail  func(call int, write bool) (before, after error)
+}
+
+var errAway = errors.New("connection refused")
+
+func (l *lease) seen() routing.DrainLease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.is
+}
+
+func (l *lease) begin(write bool) (before, after error) {
+	l.calls++
+	if l.fail == nil {
+		return nil, nil
+	}
+	return l.fail(l.calls, write)
+}
+
+func (l *lease) ReadDrain(ctx context.Context) (*routing.DrainLease, error) {
+	time.Sleep(time.Millisecond)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before, after := l.begin(false); before != nil || after != nil {
+		return nil, errors.Join(before, after)
+	}
+	is := l.is
+	return &is, ctx.Err()
+}
+
+func (l *lease) WriteDrain(ctx context.Context, next *routing.DrainLease) (*routing.DrainLease, error) {
+	time.Sleep(time.Millisecond)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, after := l.begin(true)
+	if before != nil || ctx.Err() != nil {
+		return nil, errors.Join(before, ctx.Err())
+	}
+	if next.Version != l.is.Version {
+		return nil, routing.ErrDrainConflict
+	}
+	l.put(*next)
+	if after != nil {
+		return nil, after
+	}
+	is := l.is
+	return &is, nil
+}
+
+// put changes the lease, and has every node see it soon.
+func (l *lease) put(next routing.DrainLease) {
+	l.is = next
+	l.is.Version += "1"
+	time.AfterFunc(10*time.Millisecond, func() {
+		for _, n := range l.w.nodes {
+			n.engine.look()
+		}
+	})
+}
+
+// force writes the lease as somebody else does.
+func (l *lease) force(change func(*routing.DrainLease)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.is
+	change(&next)
+	l.put(next)
+}
+
+func (l *lease) failing(f func(call int, write bool) (before, after error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail, l.calls = f, 0
+}

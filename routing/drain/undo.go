@@ -1,0 +1,122 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"netclass.dev/routing"
+)
+
+// stuckTime is how often it is said again what an undrain waits for.
+const stuckTime = 5 * time.Second
+
+// back are the steps of going back: routes, then mesh, then routers.
+var back = []routing.DrainStep{routing.DrainMesh, routing.DrainUpstream, routing.DrainClaim}
+
+// undo goes down the steps, each confirmed before the next, and frees the lock.
+// Nothing ends it but its end: what cannot be done now is waited for.
+func (d *Drainer) undo(ctx context.Context) {
+	if slices.Contains(back, d.rec.Step) && d.status != nil && d.status.Progress.Phase == d.rec.Phase {
+		// After a restart: the step may not have been carried out.
+		if d.restored(ctx) != nil {
+			return
+		}
+	}
+	for _, step := range back {
+		if d.rec.Step <= step {
+			continue
+		}
+		d.rec.Step = step
+		d.mustSave()
+		d.say(backTexts[step], nil)
+		if d.restored(ctx) != nil {
+			return
+		}
+	}
+	if d.rec.Marker && d.rec.Step > routing.DrainNone {
+		d.rec.Step = routing.DrainNone
+		d.mustSave()
+		d.say("the others are told that it is over", nil)
+		if d.restored(ctx) != nil {
+			return
+		}
+	}
+	d.over(ctx)
+}
+
+var backTexts = map[routing.DrainStep]string{
+	routing.DrainMesh:     "class paths and default are put back",
+	routing.DrainUpstream: "the own pod CIDRs are announced to the mesh",
+	routing.DrainClaim:    "routers are told what they were told before",
+}
+
+// restored waits until the engine has put back what it was told to.
+func (d *Drainer) restored(ctx context.Context) error {
+	told := time.Now()
+	for {
+		d.hear()
+		missing := d.missing(d.opt.Engine.State(), false)
+		if missing == "" {
+			return nil
+		}
+		if time.Since(told) >= stuckTime {
+			told = time.Now()
+			d.say("still waiting: "+missing, nil)
+		}
+		if err := d.pause(ctx, told.Add(stuckTime)); err != nil {
+			return err
+		}
+	}
+}
+
+// over is the end of an undrain or a roll back.
+func (d *Drainer) over(ctx context.Context) {
+	st := &routing.DrainStatus{Request: d.rec.Request, Since: time.Now()}
+	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", At: time.Now()}
+	err, refused := d.failure()
+	if err != nil {
+		st.Progress.Error = err.Error()
+	}
+	d.ended[d.rec.Request.ID] = true
+	d.lock = ""
+	if !d.rec.Marker {
+		// Also where it was not won: a write that failed may have been carried out.
+		d.rec.Releasing = true
+		if d.release(ctx, st); d.rec.Releasing {
+			st.Progress.Message += "; the lease is freed once that can be done"
+			st.Lock = d.lock
+		}
+	}
+	if d.rec.Request.Cordon && err != nil {
+		d.cordonAt = time.Now().Add(cordonRest)
+		if refused {
+			d.cordonAt = time.Now().Add(cordonRetry)
+		}
+	}
+	// What has failed is shown until something else is done.
+	d.status = nil
+	if err != nil && !refused {
+		d.status = st
+	}
+	d.rec = record{Request: d.rec.Request, Phase: routing.DrainEnded, Releasing: d.rec.Releasing, Overridden: d.rec.Overridden}
+	d.cause = nil
+	d.mustSave()
+	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
+	d.logOnce(progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}, st)
+	d.finish(err, st)
+}
+
+// failure is why a drain was rolled back, for its callers; nil: it was not.
+func (d *Drainer) failure() (err error, refused bool) {
+	err = d.cause
+	if err == nil && d.rec.Cause != "" {
+		err = errors.New(d.rec.Cause)
+	}
+	if _, refused = errors.AsType[*routing.Refused](err); err != nil && !refused {
+		err = fmt.Errorf("it failed and everything has been put back: %w", err)
+	}
+	return err, refused
+}
