@@ -218,3 +218,29 @@ func TestCommands(t *testing.T) {
 		}
 	}
 }
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	noSlug  = regexp.MustCompile(`[^a-z0-9 -]`)
+)
+
+// TestLinks follows the guide's links to files and to its own headings.
+func TestLinks(t *testing.T) {
+	text, err := os.ReadFile(guideFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]bool{"": true}
+	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+		places[strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(guideFile), m[1])); err != nil {
+			t.Errorf("link to %s: %v", m[1], err)
+		}
+		if m[1] == "" && !places[m[2]] {
+			t.Errorf("link to the heading #%s, which is not there", m[2])
+		}
+	}
+}
