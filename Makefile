@@ -94,12 +94,12 @@ lint: ## linters, and whether generated code is current
 	$(GO) mod verify >/dev/null
 	@files=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); test -z "$$files" || { echo "not gofmt-ed: $$files"; exit 1; }
 	$(GO) vet ./...
-	$(GO) -C packaging/image vet ./...
 	$(TOOL) buf lint
 	if git cat-file -e HEAD^:proto 2>/dev/null; then $(TOOL) buf breaking --against '.git#ref=HEAD^'; fi
 	$(TOOL) buf generate -o .cache/generated
 	@for f in $$(git ls-files '*.pb.go'); do cmp $$f .cache/generated/$$f || { echo "$$f is not current: make generate"; exit 1; }; done
 	$(TOOL) golangci-lint run ./...
+	linter=$$($(TOOL) -n golangci-lint); cd packaging/image && "$$linter" run ./...
 
 .PHONY: generate
 generate: ## generate the code of the protocol buffers
