@@ -50,7 +50,7 @@ var mutations = []mutation{
 		"\tm.leftDefaults()\n", ""}}},
 	{"half a guard stays", []edit{{"routing/plan/diff.go",
 		"if routing.RuleStage(*r) != routing.StageGuard {", "if routing.RuleStage(*r) == routing.StageGuard {"}}},
-	{"deletes before the inventory has been read", []edit{{"routing/plan/plan.go",
+	{"deletes before the inventory has been read", []edit{{"routing/plan/hold.go",
 		`m.plan.Hold = "the inventory has not been read yet"`, `m.plan.Hold = ""`}}},
 	{"deletes before the peers have said all", []edit{{"routing/engine/session.go",
 		"s.held = s.holdTime() > 0", "s.held = false"}}},
@@ -61,7 +61,7 @@ var mutations = []mutation{
 	{"every object of our protocol number is ours", []edit{{"routing/plan.go",
 		"return slices.Contains(o.Protocols, r.Protocol) && slices.Contains(o.Tables, r.Table)", "return slices.Contains(o.Protocols, r.Protocol)"}}},
 	{"a foreign route is replaced", []edit{
-		{"routing/plan/plan.go", "if at, taken := m.foreign[k]; taken {", "if at, taken := m.foreign[k]; taken && at < 0 {"},
+		{"routing/plan/place.go", "if at, taken := m.foreign[k]; taken {", "if at, taken := m.foreign[k]; taken && at < 0 {"},
 		{"routing/plan/diff.go", "Verb: routing.Add, Route: r}", "Verb: routing.Replace, Route: r}"}}},
 	{"routes are taken to be there because the links are as they were", []edit{{"routing/engine/pass.go",
 		"k, err := e.opt.Kernel.Dump(ctx)\n", `k, err := e.opt.Kernel.Dump(ctx)
