@@ -93,6 +93,24 @@ func TestDrain(t *testing.T) {
 	c.said(one, []string{"drain"}, true, "not safe to drain k8s-1", "k8s-2 is drained")
 	c.said(one, []string{"drain", "k8s-3"}, true, "run it on k8s-3")
 	c.said(two, []string{"drain"}, false, "DRAINED k8s-2")
+
+	// The maintenance: cables are pulled, for longer than a session outlives it.
+	for _, link := range []string{lab.PodNet, lab.Ingress} {
+		c.must(c.Node(2).Cut(link))
+	}
+	time.Sleep(restartTime)
+	for _, link := range []string{lab.PodNet, lab.Ingress} {
+		c.must(c.Node(2).LinkDown(link))
+	}
+	time.Sleep(restartTime)
+	c.said(one, []string{"drain"}, true, "k8s-2 is drained")
+	for _, link := range []string{lab.PodNet, lab.Ingress} {
+		c.must(c.Node(2).LinkUp(link))
+		c.must(c.Node(2).Mend(link))
+	}
+	c.sessionsUp(convergence)
+	c.must(c.paths(2, false))
+
 	begin = time.Now()
 	c.said(two, []string{"undrain"}, false, "UNDRAINED k8s-2")
 	t.Logf("undrained after %v", time.Since(begin).Round(time.Millisecond))
