@@ -95,7 +95,7 @@ func (s *speaker) countUnsent(p *session) uint32 {
 	}
 	peer, queue := outgoing(s.bgp, p.addr)
 	if queue == nil {
-		return 0 // it is gone
+		return 1 // it cannot be told
 	}
 	if !p.unsent.marked {
 		send(peer, nil, nil, false)
