@@ -140,7 +140,7 @@ func (m *maker) remembered(name string) bool {
 // leftOut says why the class path to a pod CIDR is not to be there; "" when it is.
 // Without a fallback it stays: pods must go on reaching each other.
 func (m *maker) leftOut(t *routing.Table, p *routing.Peers, node int, dst netip.Prefix) string {
-	why := ""
+	var why string
 	switch {
 	case m.drained(p.Link, routing.DrainPaths):
 		why = "this node is drained"
