@@ -105,7 +105,7 @@ func TestDrainLock(t *testing.T) {
 		t.Errorf("what changes nothing is written: version %s, then %s", taken.Version, again.Version)
 	}
 	taken.Status.Progress.Message = "quiet"
-	taken = writeLock(t, w, taken)
+	writeLock(t, w, taken)
 	if now := spec(t, s); now["acquireTime"] != first["acquireTime"] || now["renewTime"] == first["renewTime"] || now["leaseTransitions"] != 1.0 {
 		t.Errorf("spec of the lease, renewed: %v, before %v", now, first)
 	}

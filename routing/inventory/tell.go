@@ -140,9 +140,9 @@ func (c *collection) complain(log *slog.Logger) {
 	facts := c.facts[c.first(ofServices)]
 	for name, f := range facts {
 		odd := f.(*serviceFact).odd
-		switch {
-		case odd == c.complaints[name]:
-		case odd == "":
+		switch odd {
+		case c.complaints[name]:
+		case "":
 			delete(c.complaints, name)
 		default:
 			c.complaints[name] = odd
