@@ -20,9 +20,10 @@ func TestDrainOrder(t *testing.T) {
 		r.start(seedConfig(t))
 		r.establish("k8s-2", "k8s-3")
 		r.wait(200 * time.Millisecond)
-		if got := r.state().Drain; got != before {
-			t.Errorf("the first states show %+v", got)
+		if s := r.state(); s.Drain != before || s.Health != routing.Drained || !s.Pass.Synced || len(s.Pending) > 0 {
+			t.Errorf("the first states show %+v, %s, %+v", s.Drain, s.Health, s.Pass)
 		}
+		r.wantPath("k8s-2", v4, false, "drained")
 		after := &routing.DrainStatus{Progress: routing.DrainProgress{Phase: routing.DrainDone}}
 		passes := r.state().Pass.Passes
 		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths}, after)
