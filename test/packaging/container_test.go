@@ -96,8 +96,21 @@ type container struct {
 	pid  int // of its first process, outside
 }
 
-// run starts the container on the node.
+// run starts the container on the node and waits for its first process.
 func (c *container) run() {
+	c.t.Helper()
+	c.launch()
+	c.within(10*time.Second, "the container's first process", func() (err error) {
+		if !c.Running() {
+			return fmt.Errorf("it has ended: %s", c.LogTail(10))
+		}
+		c.pid, err = first(c.PID(), filepath.Base(c.spec.args[0]))
+		return err
+	})
+}
+
+// launch starts the container on the node.
+func (c *container) launch() {
 	c.t.Helper()
 	runtime, unshare := need.Program(c.t, "crun"), need.Program(c.t, "unshare")
 	bundle := c.node.File(c.name)
@@ -123,13 +136,6 @@ func (c *container) run() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.within(10*time.Second, "the container's first process", func() error {
-		if !c.Running() {
-			return fmt.Errorf("it has ended: %s", c.LogTail(10))
-		}
-		c.pid, err = first(c.PID(), filepath.Base(c.spec.args[0]))
-		return err
-	})
 }
 
 // first finds the process of a name among the descendants of another.

@@ -1,12 +1,15 @@
 package packaging
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -70,6 +73,7 @@ func TestInstalled(t *testing.T) {
 		c.settle(bird)
 		unharmed := c.unharmed(1)
 		p.end(p.pid)
+		p.unusable()
 		p.run()
 		for name, probe := range p.probes() {
 			within(t, convergence, name, func() error { return p.probe(probe) })
@@ -107,6 +111,7 @@ func TestInstalled(t *testing.T) {
 		c.well(&x.container)
 		x.stop()
 		x.nothing()
+		time.Sleep(time.Second) // what it costs shows now
 		stop()
 	})
 }
@@ -208,6 +213,21 @@ func (x *talos) contained() {
 		if err != nil {
 			x.t.Error(err)
 		}
+	}
+}
+
+// unusable is a pod that is made anew with a configuration that has a mistake: it
+// ends, and says where.
+func (p *pod) unusable() {
+	p.t.Helper()
+	good := p.objects.config.Data["config.yaml"]
+	p.files("config", map[string]string{"config.yaml": strings.Replace(good, "link: pod0", "lnk: pod0", 1)})
+	defer p.files("config", p.objects.config.Data)
+	p.launch()
+	err := p.Wait(p.t.Context())
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != 78 || !strings.Contains(p.LogTail(20), "lnk") {
+		p.t.Errorf("%v, and its log ends:\n%s", err, p.LogTail(20))
 	}
 }
 
