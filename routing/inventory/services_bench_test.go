@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"netclass.dev/routing"
 	"netclass.dev/routing/inventory"
 	"netclass.dev/test/kubeapi"
 )
@@ -50,9 +51,26 @@ func BenchmarkKubernetesServices(b *testing.B) {
 		b.ReportMetric(self(b, "VmHWM")-resident, "MB-at-most")
 		b.ReportMetric(self(b, "VmRSS")-resident, "MB-resident")
 		b.ReportMetric(heap()-before, "MB-heap")
+		b.ReportMetric(leave(s, w, services, slices).Seconds()*1000, "ms-until-told")
 		w.stop()
 		b.StartTimer()
 	}
+}
+
+// leave takes all EndpointSlices of the first Service away, returns how long the
+// inventory took to have it, and makes them again.
+func leave(s *kubeapi.Server, w *watched, services, slices int) time.Duration {
+	const path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+	for n := 0; n < slices; n += services {
+		s.Do("DELETE", fmt.Sprintf("%s/service-00000-%d", path, n), "", nil)
+	}
+	begun := time.Now()
+	w.until("gone", func(i *routing.Inventory) bool { return len(i.Services[0].Nodes) == 0 })
+	took := time.Since(begun)
+	for n := 0; n < slices; n += services {
+		s.Do("POST", path, "", manySlice(n, 0))
+	}
+	return took
 }
 
 // each calls do for 0 to count-1, some at a time.
