@@ -179,6 +179,15 @@ src: 10.47.64.0/24
 table: "47"
 `
 
+// TestPatchedAgain: a configuration that is patched in takes the place of the one
+// before.
+func TestPatchedAgain(t *testing.T) {
+	c := node(t, "all-nodes.yaml", "k8s-1.yaml", "all-nodes.yaml")
+	if list := c.ExtensionServiceConfigs(); len(list) != 1 || len(list[0].ConfigFiles()) != 1 {
+		t.Errorf("%+v", list)
+	}
+}
+
 // node returns a node's configuration with the patches.
 func node(t *testing.T, patches ...string) config.Provider {
 	t.Helper()
