@@ -231,11 +231,11 @@ func TestReadiness(t *testing.T) {
 		}, then: all, says: "this node is not in the inventory"},
 		{name: "the Services not read", bend: func(w *world) {
 			w.Inventory.Services, w.Inventory.ServicesSynced, w.Inventory.ServicesStale = nil, false, "away"
-		}, first: all[:1], then: all, says: "ServicesNotSynced: the Services have not been read yet (away): what is advertised stays"},
+		}, first: all[:1], then: all, says: "NotSynced: the Services have not been read yet (away): what is advertised stays"},
 		{name: "the Services not read, but from a copy", bend: func(w *world) {
 			w.Inventory.Services, w.Inventory.ServicesSynced = []routing.Service{service("b", "192.0.2.7")}, false
-		}, first: []string{all[0], all[2]}, then: all, says: "ServicesNotSynced"},
-		{name: "the Services are old", bend: func(w *world) { w.Inventory.ServicesStale = "away" }, first: all, then: all, says: "ServicesStale: the Services are as they were last read: away"},
+		}, first: []string{all[0], all[2]}, then: all, says: "NotSynced: the Services"},
+		{name: "the Services are old", bend: func(w *world) { w.Inventory.ServicesStale = "away" }, first: all, then: all, says: "Stale: the Services are as they were last read: away"},
 		{name: "a Service gone", bend: func(w *world) { w.Inventory.Services = w.Inventory.Services[:1] }, first: all[:2], then: all[:2]},
 		{name: "not read, and not Ready", bend: func(w *world) {
 			w.Inventory.ServicesSynced, w.self().NotReady = false, true

@@ -86,9 +86,9 @@ func (m *maker) gather(u *routing.Upstream, f routing.Family) *offer {
 		for _, p := range stays {
 			o.add(p)
 		}
-		o.lack("ServicesNotSynced", "the Services have not been read yet%s: what is advertised stays", because(m.in.Inventory.ServicesStale))
+		o.lack("NotSynced", "the Services have not been read yet%s: what is advertised stays", because(m.in.Inventory.ServicesStale))
 	} else if why := m.in.Inventory.ServicesStale; why != "" {
-		o.lack("ServicesStale", "the Services are as they were last read: %s", why)
+		o.lack("Stale", "the Services are as they were last read: %s", why)
 	}
 	m.lost(o, u, s)
 	return o
