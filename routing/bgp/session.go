@@ -120,7 +120,10 @@ func (s *speaker) changed(p *session, h happening, now time.Time) {
 		if !p.neighbor.Upstream {
 			p.pulseAt = now
 		}
-		p.unsent, s.unsentAt = unsent{since: now}, now
+		p.unsent, p.Unsent = unsent{since: now}, 1 // until it is looked at
+		if at := now.Add(unsentAgain); s.unsentAt.IsZero() || at.Before(s.unsentAt) {
+			s.unsentAt = at
+		}
 		s.established(p, now)
 	case h.from == routing.Established:
 		cause, detail := p.end.cause()

@@ -61,7 +61,10 @@ func (s *sessions) report(r *routing.Session) bool {
 	}
 	s.date(r, old, time.Now())
 	if r.State == routing.Established {
-		r.Unsent = old.Unsent // it is told by itself
+		r.Unsent = 1 // at first: the process says what else by itself
+		if old.State == routing.Established {
+			r.Unsent = old.Unsent
+		}
 	}
 	if r.State != routing.Established && r.Cause == routing.CauseNone && old.Cause != routing.CauseNone {
 		r.Cause, r.Since, r.PeerRestartTime = old.Cause, old.Since, old.PeerRestartTime

@@ -53,6 +53,7 @@ func TestUnsent(t *testing.T) {
 		return &routing.Session{Key: four, State: routing.Established, RouterID: netip.MustParseAddr("10.48.0.2")}
 	}
 	s.report(up())
+	wants("just up", 1, 0)
 	if !s.unsent(map[routing.SessionKey]uint32{four: 3, six: 1}) || s.unsent(map[routing.SessionKey]uint32{four: 3, six: 1}) {
 		t.Error("news once only")
 	}
