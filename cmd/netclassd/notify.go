@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ const (
 // notifier tells systemd how the daemon stands (sd_notify(3)). It is driven by the
 // engine's passes alone, so that a loop that hangs is not called alive.
 type notifier struct {
-	send     func(string) // one datagram
+	send     func(string) // one datagram; nil: nobody is to be told
 	state    func() *routing.State
 	watchdog time.Duration // systemd's patience; 0: none
 
@@ -45,6 +46,9 @@ type notifier struct {
 
 // init has the notifier speak to the systemd that has started us, if one has.
 func (n *notifier) init(log *slog.Logger, state func() *routing.State) {
+	if os.Getenv("NOTIFY_SOCKET") == "" {
+		return
+	}
 	n.state, n.due, n.since = state, startDue, time.Now()
 	n.send = func(text string) {
 		// NOTIFY_SOCKET stays set: the watchdog needs it to the end.
@@ -58,7 +62,7 @@ func (n *notifier) init(log *slog.Logger, state func() *routing.State) {
 	}
 }
 
-// say sends assignments to systemd; before init there is nobody to tell.
+// say sends assignments to systemd.
 func (n *notifier) say(assignments ...string) {
 	if n.send != nil && len(assignments) > 0 {
 		n.send(strings.Join(assignments, "\n"))
@@ -68,6 +72,9 @@ func (n *notifier) say(assignments ...string) {
 // passed is called after every pass. It returns how long the next may be away, so
 // that the watchdog is fed in time even if one takes long; 0: any time.
 func (n *notifier) passed() time.Duration {
+	if n.send == nil {
+		return 0
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()

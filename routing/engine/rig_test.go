@@ -31,6 +31,7 @@ type rig struct {
 	log      *safeBuffer
 	stateDir string
 	meddler  func() (string, time.Time)
+	passed   func() time.Duration
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -56,7 +57,7 @@ func (r *rig) make() {
 	r.engine = engine.New(engine.Options{
 		Kernel: r.kernel, Speaker: r.speaker, Inventory: r.nodes.Load,
 		Node:     func(*routing.Config) string { return "k8s-1" },
-		StateDir: r.stateDir, Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Meddler: r.meddler,
+		StateDir: r.stateDir, Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Meddler: r.meddler, Passed: r.passed,
 	})
 	r.speaker.notify = r.engine.Look
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -20,6 +21,33 @@ func TestIdleCost(t *testing.T) {
 			t.Errorf("5 idle minutes made %d passes, want one each 30 s", got)
 		}
 		r.kernel.taken()
+	})
+}
+
+// TestPassesAreWatched: who watches the loop hears of every pass, also of those
+// that fail, and has the next one when it wants it.
+func TestPassesAreWatched(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		heard, within := uint64(0), 7*time.Second
+		r.passed = func() time.Duration { heard++; return within }
+		r.make()
+		r.converge()
+		r.wait(35 * time.Second)
+		if heard == 0 || heard != r.state().Pass.Passes {
+			t.Errorf("%d passes, %d heard of", r.state().Pass.Passes, heard)
+		}
+		before := heard
+		r.wait(70 * time.Second)
+		if got := heard - before; got < 10 || got > 13 {
+			t.Errorf("%d passes in 70 s, though one was wanted every 7 s", got)
+		}
+		r.kernel.set(func(k *fakeKernel) { k.dumpErr = errors.New("not now") })
+		r.engine.LookAndDump()
+		before = heard
+		r.wait(time.Second)
+		if heard == before {
+			t.Error("passes that fail are not heard of")
+		}
 	})
 }
 

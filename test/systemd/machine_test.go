@@ -1,4 +1,4 @@
-// Package systemd installs the Debian package on a machine with systemd, as its
+// Package systemd installs the packages on a machine with systemd, as its
 // users do, and lets things happen to the service: a node of the lab's cluster
 // whose operating system is a whole Debian in a container.
 package systemd
@@ -202,12 +202,23 @@ func (m *machine) eventually(what string, check func() error) {
 	}
 }
 
-// deb returns the path on the machine of a version of the package.
+// deb returns the path on the machine of a version of the Debian package, rpm of
+// the other.
 func (m *machine) deb(version string) string {
 	m.t.Helper()
-	name := fmt.Sprintf("%s/netclass_%s_%s.deb", version, version, runtime.GOARCH)
-	need.Built(m.t, filepath.Join(cache(m.t), name), "systemd-files")
-	return "/packages/" + name
+	return m.packaged(version, fmt.Sprintf("netclass_%s_%s.deb", version, runtime.GOARCH))
+}
+
+func (m *machine) rpm(version string) string {
+	m.t.Helper()
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	return m.packaged(version, fmt.Sprintf("netclass-%s-1.%s.rpm", version, arch))
+}
+
+func (m *machine) packaged(version, file string) string {
+	m.t.Helper()
+	need.Built(m.t, filepath.Join(cache(m.t), version, file), "systemd-files")
+	return "/packages/" + version + "/" + file
 }
 
 // step runs one part of a machine's story. What comes after relies on it.
@@ -221,8 +232,8 @@ func (m *machine) step(name string, part func(m *machine)) {
 }
 
 func (m *machine) logs() {
+	m.t.Logf("the machine ends its log:\n%s", m.process.LogTail(20))
 	if m.leader == 0 {
-		m.t.Logf("the machine ends its log:\n%s", m.process.LogTail(40))
 		return
 	}
 	for _, cmd := range []string{"systemctl status --no-pager --lines=0 netclassd", "journalctl --no-pager --lines=80 -u netclassd", "netclassctl status"} {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Prepares, in .cache/systemd, what the tests here need: the root filesystems of
-# Debian 12 and 13, once, and two versions of the package from what is in the tree.
+# Debian 12 and 13, once, and two versions of the packages from what is in the tree.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=$PWD/.cache/systemd
-packages=systemd,systemd-sysv,dbus,iproute2,man-db
+packages=systemd,systemd-sysv,dbus,iproute2,man-db,rpm
 mkdir -p "$cache"
 
 for release in 12:bookworm 13:trixie; do
@@ -28,8 +28,8 @@ done
 
 for version in 1.0.0 1.0.1; do
 	mkdir -p "$cache/$version"
-	rm -f "$cache/$version"/*.deb
-	FORMATS=deb VERSION=$version BUILD_DIR=$cache/build-$version packaging/deb-rpm/build.sh "$cache/$version" "$("${GO:-go}" env GOARCH)" >"$cache/build.log" 2>&1 || {
+	rm -f "$cache/$version"/*
+	VERSION=$version BUILD_DIR=$cache/build-$version packaging/deb-rpm/build.sh "$cache/$version" "$("${GO:-go}" env GOARCH)" >"$cache/build.log" 2>&1 || {
 		cat "$cache/build.log" >&2
 		exit 1
 	}

@@ -8,6 +8,17 @@ func TestDebian12(t *testing.T) { t.Parallel(); story(t, "12") }
 
 func TestDebian13(t *testing.T) { t.Parallel(); story(t, "13") }
 
+// TestRPM: the other package on a machine that has rpm too, from its installation to
+// its end. It is Debian's rpm, which knows of none of the things that it depends on.
+func TestRPM(t *testing.T) {
+	t.Parallel()
+	m := start(t, "12")
+	m.step("Install", rpmInstall)
+	m.step("Converge", converge)
+	m.step("Upgrade", rpmUpgrade)
+	m.step("Erase", rpmErase)
+}
+
 func story(t *testing.T, release string) {
 	m := start(t, release)
 	m.step("Install", install)
@@ -24,6 +35,7 @@ func story(t *testing.T, release string) {
 	m.step("Networkd", networkd)
 	m.step("Upgrade", upgrade)
 	m.step("UpgradeRefused", upgradeRefused)
+	m.step("StartRefused", startRefused)
 	m.step("ReadyLate", readyLate)
 	m.step("StopForGood", stopForGood)
 	m.step("Reboot", reboot)
