@@ -87,12 +87,13 @@ func opening(p *routing.Plan, k *routing.Kernel) map[routing.TableID]bool {
 // dropStage is when a route is deleted: after everything new is in; but where no
 // packet comes along yet, before the first does. What is to go could stop it, as a
 // fence that the configuration no longer asks for. The default goes before all
-// others all the same, and an import always does: what it leads to a router may
-// have become the cluster's own.
+// others all the same. An import always goes as soon as the fence is whole, without
+// which the default would take its place: what it leads to a router may have become
+// the cluster's own.
 func dropStage(p *routing.Plan, r *routing.Route, opens map[routing.TableID]bool) routing.Stage {
 	switch {
 	case r.Metric == routing.MetricImport:
-		return routing.StageGuard
+		return routing.StageBase
 	case !opens[r.Table] || p.Own.Adopts(r):
 		return routing.DropStage(routing.RouteStage(*r))
 	case r.Dst.Bits() == 0:
