@@ -44,6 +44,13 @@ func (e *engine) SetDrain(order routing.Draining, status *routing.DrainStatus) {
 	e.n.w.mark(e.n, order.Marker)
 }
 
+// forget is the start of a process: no order has been given.
+func (e *engine) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.order, e.status = routing.Draining{}, nil
+}
+
 // look is a pass.
 func (e *engine) look() {
 	e.mu.Lock()

@@ -71,7 +71,9 @@ func (l *lease) put(next routing.DrainLease) {
 	l.is.Version += "1"
 	time.AfterFunc(10*time.Millisecond, func() {
 		for _, n := range l.w.nodes {
-			n.engine.look()
+			if live, _ := n.seen(); live != nil {
+				live.look()
+			}
 		}
 	})
 }

@@ -253,3 +253,31 @@ func TestFailureShown(t *testing.T) {
 		}
 	})
 }
+
+// TestMarkerHeardLate: a node that has been drained all along, of which that is heard
+// only after the claim, keeps also one with a lower identifier from it.
+func TestMarkerHeardLate(t *testing.T) {
+	bubble(t, 3, false, func(t *testing.T, w *world) {
+		low, high := w.nodes[0], w.nodes[2]
+		if err := high.drain(routing.DrainRequest{}).wait(t, limit); err != nil {
+			t.Fatal(err)
+		}
+		low.engine.heard(high.name, false)
+		low.engine.look()
+		c := low.drain(routing.DrainRequest{})
+		time.Sleep(time.Second)
+		low.engine.heard(high.name, true)
+		low.engine.look()
+		for range 60 {
+			time.Sleep(time.Second)
+			if o := low.engine.now(); o.Step > routing.DrainClaim {
+				t.Fatalf("both are taken out: %+v", o)
+			}
+		}
+		var refused *routing.Refused
+		if err := c.wait(t, time.Second); !errors.As(err, &refused) || !strings.Contains(err.Error(), high.name) {
+			t.Errorf("it ended with %v", err)
+		}
+		low.free()
+	})
+}

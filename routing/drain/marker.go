@@ -13,7 +13,8 @@ import (
 // winMarker claims the right to be drained by the marker in BGP, which has been
 // announced with the claim. Once every session has been up for two keepalives, every
 // peer has heard it, and we theirs: of those who claim at one time the lowest BGP
-// identifier wins, and one who had it before always does.
+// identifier wins, once the others have taken theirs back. One who does not has had
+// it before, and always wins.
 func (d *Drainer) winMarker(ctx context.Context) error {
 	before := d.opt.Engine.State().Plan.Drained
 	if err := d.applied(ctx, time.Now().Add(d.patience())); err != nil {
@@ -32,27 +33,32 @@ func (d *Drainer) winMarker(ctx context.Context) error {
 			return errTurned
 		}
 		s = d.opt.Engine.State()
-		until := latest(claimed, newestSession(s)).Add(wait)
-		if !time.Now().Before(until) {
-			break
+		now, until := time.Now(), latest(claimed, newestSession(s)).Add(wait)
+		if !now.Before(until) {
+			first, later := rivals(s, before)
+			if until = until.Add(wait); !now.Before(until) {
+				first = append(first, later...)
+			}
+			if len(first) > 0 {
+				return &routing.Refused{Reasons: []string{fmt.Sprintf("%s began to drain before, or at the same time and goes first: undrain it first", list(first))}}
+			}
+			if len(later) == 0 {
+				return nil
+			}
 		}
-		if time.Now().After(giveUp) {
+		if now.After(giveUp) {
 			return late("the wait until every session has been up for "+wait.String(), d.patience())
 		}
 		if err := d.pause(ctx, until); err != nil {
 			return err
 		}
 	}
-	if first := firstOf(s, before); len(first) > 0 {
-		return &routing.Refused{Reasons: []string{fmt.Sprintf("%s began to drain at the same time and was first: undrain it first", list(first))}}
-	}
-	return nil
 }
 
-// firstOf returns the nodes whose marker goes before ours: those that had it before
-// we claimed, and those with a lower identifier. One whose identifier is not known
-// goes before.
-func firstOf(s *routing.State, before []string) (first []string) {
+// rivals returns the nodes whose marker goes before ours, which are those that had it
+// before we claimed, that have a lower identifier, or whose identifier is not known;
+// and the others, which are to take theirs back.
+func rivals(s *routing.State, before []string) (first, later []string) {
 	ours := netip.Addr{}
 	if s.Plan.Speak != nil {
 		ours = s.Plan.Speak.RouterID
@@ -64,9 +70,11 @@ func firstOf(s *routing.State, before []string) (first []string) {
 		theirs := routerID(s, name)
 		if slices.Contains(before, name) || !theirs.IsValid() || theirs.Less(ours) {
 			first = append(first, name)
+		} else {
+			later = append(later, name)
 		}
 	}
-	return first
+	return first, later
 }
 
 func routerID(s *routing.State, node string) netip.Addr {

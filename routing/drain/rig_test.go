@@ -69,6 +69,8 @@ type node struct {
 	done    chan struct{}
 
 	mu       sync.Mutex
+	live     *engine   // as others see it; nil: its process is dead
+	since    time.Time // of its process
 	counters map[string]routing.LinkCounters
 	readErr  error
 	busy     map[string]uint64 // packets per look, each way
@@ -130,7 +132,7 @@ func (n *node) boot() {
 			}
 			nb := routing.Neighbor{Key: routing.SessionKey{Peer: o.name, Family: routing.IPv4}, Link: "pod0", Timers: routing.Timers{Keepalive: 3 * time.Second}}
 			s.Plan.Speak.Neighbors = append(s.Plan.Speak.Neighbors, nb)
-			s.Peers = append(s.Peers, routing.PeerStatus{Neighbor: nb, Session: routing.Session{Key: nb.Key, State: routing.Established, RouterID: o.id}})
+			s.Peers = append(s.Peers, routing.PeerStatus{Neighbor: nb, Session: n.session(nb.Key, o)})
 		}
 		for _, c := range cfg.Classes {
 			st := routing.ClassStatus{Class: c, Health: routing.Ready}
@@ -161,13 +163,41 @@ func (n *node) boot() {
 	n.log = &safeBuffer{}
 }
 
+// session is a node's with another: as old as the younger of the two.
+func (n *node) session(key routing.SessionKey, o *node) routing.Session {
+	live, since := o.seen()
+	if live == nil {
+		return routing.Session{Key: key, State: routing.Active}
+	}
+	if _, own := n.seen(); own.After(since) {
+		since = own
+	}
+	return routing.Session{Key: key, State: routing.Established, Since: since, RouterID: o.id}
+}
+
+// seen is what others see of a node.
+func (n *node) seen() (*engine, time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.live, n.since
+}
+
+func (n *node) show(live *engine) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.live, n.since = live, time.Now()
+}
+
 // start starts a drainer on what the state directory holds.
 func (n *node) start() {
 	opt := drain.Options{Engine: n.engine, Counters: n.count, StateDir: n.dir, Log: slog.New(slog.NewTextHandler(n.log, nil))}
 	if n.w.lease != nil {
 		opt.Lease = func() drain.Lease { return n.w.lease }
 	}
+	n.engine.forget()
 	n.drainer = drain.New(opt)
+	n.show(n.engine)
+	n.w.hello(n)
 	n.engine.look()
 	ctx, stop := context.WithCancel(n.w.t.Context())
 	n.stop, n.done = stop, make(chan struct{})
@@ -180,6 +210,8 @@ func (n *node) end() {
 		n.stop()
 		<-n.done
 		n.stop = nil
+		n.show(nil)
+		n.w.news()
 	}
 }
 
@@ -221,21 +253,51 @@ func (w *world) mark(n *node, on bool) {
 	}
 	time.AfterFunc(propagation, func() {
 		for _, o := range w.nodes {
-			if o == n || o.engine == nil {
-				continue
-			}
-			o.engine.mu.Lock()
-			had := slices.Contains(o.engine.markers, n.name)
-			o.engine.markers = slices.DeleteFunc(slices.Clone(o.engine.markers), func(s string) bool { return s == n.name })
-			if on {
-				o.engine.markers = append(o.engine.markers, n.name)
-			}
-			o.engine.mu.Unlock()
-			if had != on {
-				o.engine.look()
+			if live, _ := o.seen(); o != n && live != nil && live.heard(n.name, on) {
+				live.look()
 			}
 		}
 	})
+}
+
+// hello has a node and the others tell each other of their markers, as when their
+// sessions come up.
+func (w *world) hello(n *node) {
+	w.news()
+	if w.lease != nil {
+		return
+	}
+	w.mark(n, n.engine.now().Marker)
+	for _, o := range w.nodes {
+		if live, _ := o.seen(); o != n && live != nil {
+			w.mark(o, live.now().Marker)
+		}
+	}
+}
+
+// news has every node look at its sessions.
+func (w *world) news() {
+	time.AfterFunc(propagation, func() {
+		for _, o := range w.nodes {
+			if live, _ := o.seen(); live != nil {
+				live.look()
+			}
+		}
+	})
+}
+
+// heard takes in that a peer has a marker or not, and whether that is news.
+func (e *engine) heard(name string, on bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.Contains(e.markers, name) == on {
+		return false
+	}
+	e.markers = slices.DeleteFunc(slices.Clone(e.markers), func(s string) bool { return s == name })
+	if on {
+		e.markers = append(e.markers, name)
+	}
+	return true
 }
 
 // kill ends the goroutine that calls it, as kill -9 ends a process.
