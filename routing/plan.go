@@ -114,7 +114,9 @@ func (o *Ownership) HasRule(r *Rule) bool {
 type Stage uint8
 
 // The stages in the order they are applied. Each is acknowledged before the
-// next is sent.
+// next is sent. The fence goes once no default is left that it could keep packets
+// from, and before the paths: where another's rule still leads to the table, what
+// has no path there any more goes on to main and its guard.
 const (
 	StageWithdraw Stage = iota
 	StageGuardLookup
@@ -126,9 +128,9 @@ const (
 	StageRules
 	StageDropRules
 	StageDropDefault
+	StageDropFence
 	StageDropPeers
 	StageDropBase
-	StageDropFence
 	StageDropGuard
 	StageDropGuardLookup
 	StageAnnounce
@@ -136,7 +138,7 @@ const (
 
 var stageNames = [...]string{
 	"withdraw", "guard lookup", "guard", "fence", "connected and own", "peers", "default", "rules",
-	"drop rules", "drop default", "drop peers", "drop connected and own", "drop fence", "drop guard", "drop guard lookup", "announce",
+	"drop rules", "drop default", "drop fence", "drop peers", "drop connected and own", "drop guard", "drop guard lookup", "announce",
 }
 
 func (s Stage) String() string { return stageNames[s] }

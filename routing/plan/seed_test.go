@@ -186,9 +186,9 @@ func TestFlushIsTheReverse(t *testing.T) {
 	wantText(t, "stages", strings.Join(stages, "\n"), `
 		drop rules
 		drop default
+		drop fence
 		drop peers
 		drop connected and own
-		drop fence
 		drop guard`)
 	if !slices.Equal(k.Routes, before.Routes) || !slices.Equal(k.Rules, before.Rules) {
 		t.Error("the kernel is not as it was before")
