@@ -33,8 +33,18 @@ func scopeOf(op routing.Op) scope {
 
 // stops reports whether an earlier failure keeps an op from being carried out. A
 // throw also waits for main's guard: what the fence stopped until then would
-// go on to main's default.
+// go on to main's default. So would what a rule leads to its table until then: it
+// stays while anything of its family has failed, be it the guard or what is to
+// take its packets.
 func stops(stopped map[scope]bool, op routing.Op) bool {
+	if op.IsRule() && op.Verb == routing.Delete && op.Rule.Action == routing.ActionLookup {
+		for s := range stopped {
+			if s.family == op.Family() {
+				stopped[scopeOf(op)] = true // nor does what it leads to go
+				return true
+			}
+		}
+	}
 	return stopped[scopeOf(op)] || op.Throws() && stopped[scope{routing.MainID, op.Family()}]
 }
 

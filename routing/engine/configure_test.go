@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,50 @@ func TestWaitingTableIsTold(t *testing.T) {
 		c := r.condition("table/pods", "Waiting")
 		if h := r.state().Health; h != routing.Waiting || c == nil || !strings.Contains(c.Message, "link cilium_hots does not exist") {
 			t.Errorf("health %s, condition %v", h, c)
+		}
+	})
+}
+
+// TestRulesStayWhileTheGuardFails: a rule into a table that is to go keeps packets
+// behind its fence while main has no guard; then it goes.
+func TestRulesStayWhileTheGuardFails(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		led := func(id routing.TableID, f routing.Family) bool {
+			return slices.ContainsFunc(r.kernel.Picture().Rules, func(rule routing.Rule) bool { return rule.Family == f && rule.Table == id })
+		}
+		r.kernel.set(func(k *fakeKernel) {
+			k.onApply = func(ops []routing.Op) []error {
+				errs := make([]error, len(ops))
+				for i, op := range ops {
+					if op.Route.Metric == routing.MetricGuard && op.Family() == v4 {
+						errs[i] = errors.New("refused")
+					}
+				}
+				return errs
+			}
+		})
+		var guards []routing.Route
+		for _, rt := range r.kernel.ours() {
+			if rt.Metric == routing.MetricGuard {
+				guards = append(guards, rt)
+			}
+		}
+		r.kernel.foreign(routing.Delete, guards...)
+		r.engine.Configure(seedConfig(t, "id: 47", "id: 48"), routing.ConfigStatus{}, nil)
+		r.wait(time.Second)
+		if !led(47, v4) || led(47, routing.IPv6) || !led(48, routing.IPv6) {
+			t.Errorf("rules:\n%s", r.kernel.text())
+		}
+		if !r.kernel.has(func(rt routing.Route) bool {
+			return rt.Table == 47 && rt.Family() == v4 && rt.Metric == routing.MetricFence
+		}) {
+			t.Errorf("the fence is gone that a rule still leads to:\n%s", r.kernel.text())
+		}
+		r.kernel.set(func(k *fakeKernel) { k.onApply = nil })
+		r.wait(20 * time.Second)
+		if led(47, v4) || !led(48, v4) {
+			t.Errorf("afterwards:\n%s", r.kernel.text())
 		}
 	})
 }
