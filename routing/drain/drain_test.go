@@ -127,8 +127,7 @@ func TestDrain(t *testing.T) {
 func TestNoGrace(t *testing.T) {
 	bubble(t, 2, true, func(t *testing.T, w *world) {
 		n := w.nodes[0]
-		n.engine.told = 0
-		n.engine.look()
+		n.engine.alter(func(s *routing.State) { s.Plan.Announce = nil })
 		begin := time.Now()
 		if err := n.drain(routing.DrainRequest{}).wait(t, limit); err != nil {
 			t.Fatal(err)

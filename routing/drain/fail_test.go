@@ -3,6 +3,7 @@ package drain_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -129,4 +130,46 @@ func TestUndrainWaits(t *testing.T) {
 		}
 		n.free()
 	})
+}
+
+// TestDiskFails: what cannot be remembered is not begun, and what has begun is put
+// back, also where that cannot be remembered.
+func TestDiskFails(t *testing.T) {
+	for _, after := range []time.Duration{0, 3 * time.Second, 8 * time.Second, 16*time.Second + 65*time.Millisecond} {
+		bubble(t, 2, true, func(t *testing.T, w *world) {
+			n := w.nodes[0]
+			spoil := func() {
+				// A file in the folder's place refuses also root.
+				if err := errors.Join(os.RemoveAll(n.dir), os.WriteFile(n.dir, nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if after == 0 {
+				spoil()
+			}
+			c := n.drain(routing.DrainRequest{})
+			if after > 0 {
+				time.Sleep(after)
+				spoil()
+			}
+			err := c.wait(t, limit)
+			if after < 16*time.Second && (err == nil || !strings.Contains(err.Error(), "save drain")) {
+				t.Errorf("after %v: %v", after, err)
+			}
+			if err == nil {
+				err = n.undrain("").wait(t, limit)
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if err := errors.Join(os.Remove(n.dir), os.Mkdir(n.dir, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			n.free()
+			if after > 0 && !strings.Contains(n.log.String(), "drain not saved") {
+				t.Errorf("log:\n%s", n.log)
+			}
+		})
+	}
 }

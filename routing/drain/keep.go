@@ -23,7 +23,7 @@ func (d *Drainer) keepLock(ctx context.Context) {
 	}
 	l, s := d.lease(), d.opt.Engine.State()
 	seen := s.Inventory.Drain
-	if l == nil || seen == nil || seen.Unusable != "" {
+	if l == nil || seen == nil || seen.Unusable != "" && seen.Version != "" {
 		return // nobody else can take it now either
 	}
 	uid, id := holderOf(seen)

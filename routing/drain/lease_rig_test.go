@@ -68,7 +68,10 @@ func (l *lease) WriteDrain(ctx context.Context, next *routing.DrainLease) (*rout
 // put changes the lease, and has every node see it soon.
 func (l *lease) put(next routing.DrainLease) {
 	l.is = next
-	l.is.Version += "1"
+	if next.Version != "" || next.Unusable == "" || next.Holder != "" {
+		l.is.Version += "1"
+		l.is.Unusable = ""
+	}
 	time.AfterFunc(10*time.Millisecond, func() {
 		for _, n := range l.w.nodes {
 			if live, _ := n.seen(); live != nil {

@@ -154,6 +154,11 @@ func TestForce(t *testing.T) {
 		if l := w.lease.seen(); !strings.HasPrefix(l.Holder, "uid-k8s-2/") {
 			t.Errorf("the lease of a drained node stays with %q", l.Holder)
 		}
+		w.lease.force(func(l *routing.DrainLease) { *l = routing.DrainLease{Unusable: "it does not exist"} })
+		time.Sleep(time.Minute)
+		if l := w.lease.seen(); !strings.HasPrefix(l.Holder, "uid-k8s-2/") {
+			t.Errorf("a lease that was deleted is held by %q", l.Holder)
+		}
 	})
 }
 
