@@ -176,3 +176,21 @@ func TestDrainSurvives(t *testing.T) {
 	c.must(c.paths(1, false))
 	tr.stop(0, "pod0", "node0")
 }
+
+// TestDrainFails drains a node one of whose links does not get quiet: everything is
+// put back, the reason is said, and nothing is lost.
+func TestDrainFails(t *testing.T) {
+	t.Parallel()
+	c := startDrains(t)
+	two := c.daemons[1]
+	tr := c.traffic([2]int{1, 2}, [2]int{2, 3}, [2]int{3, 1})
+	noise, err := c.Node(1).StartPing(c.Node(2).Addr(lab.PodNet, routing.IPv4), lab.PingOptions{Rate: 200})
+	c.must(err)
+	c.said(two, []string{"drain", "--wait", "14s"}, true, "pod0 has received", "put back")
+	noise.Stop()
+	c.must(c.paths(2, true))
+	c.said(two, []string{"status"}, false, "Ready", "pod0 has received")
+	c.said(c.daemons[0], []string{"drain"}, false, "DRAINED k8s-1")
+	c.said(c.daemons[0], []string{"undrain"}, false)
+	tr.stop(0, "pod0", "node0")
+}
