@@ -39,7 +39,7 @@ func TestServices(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, want) {
-				return fmt.Errorf("%s from %v, not %v: %v\n%s", prefix, got, want, err, out)
+				return fmt.Errorf("%s from %v, not %v: %w\n%s", prefix, got, want, err, out)
 			}
 			return nil
 		}
