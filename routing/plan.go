@@ -17,7 +17,7 @@ type Ledger struct {
 	// Holders holds who had each pod CIDR that two nodes claim, for when the
 	// kernel cannot tell because the links that lead to it are down.
 	Holders map[netip.Prefix]string
-	// Drained are nodes whose marker was seen and not withdrawn since.
+	// Drained are the other nodes that were drained when that was last seen.
 	Drained []string
 	// Adopted names whose routes are to be taken over, until that is done.
 	Adopted []Adoption
@@ -73,8 +73,8 @@ type Plan struct {
 	Links      map[string][]netip.Prefix // for the ledger
 	Holders    map[netip.Prefix]string   // for the ledger
 	// Drained are the other nodes that are drained or being drained, by name: as
-	// the lease says, or their marker in BGP. Of the latter, those whose session is
-	// away are remembered in the ledger.
+	// the lease says, or their marker in BGP. The ledger remembers them for when
+	// neither can be seen.
 	Drained []string
 }
 

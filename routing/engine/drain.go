@@ -30,12 +30,3 @@ func (e *Engine) unconfirmed() bool {
 	s := e.opt.Speaker.Status()
 	return s.Wanted && !s.Confirmed
 }
-
-// rememberedDrains are the nodes whose marker has been seen and not withdrawn
-// since. Where there is a Kubernetes API its lease says who is drained.
-func rememberedDrains(cfg *routing.Config, p *routing.Plan) []string {
-	if cfg == nil || cfg.Cluster != nil && cfg.Cluster.Kubernetes != nil {
-		return nil
-	}
-	return p.Drained
-}

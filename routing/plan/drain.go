@@ -67,7 +67,7 @@ func (m *maker) drainedNodes() []string {
 	var names []string
 	for i := range m.nodes {
 		name := m.nodes[i].Name
-		if i != m.at && (marked[name] || m.leased(i) != nil || slices.Contains(m.in.Ledger.Drained, name) && m.remembered(name)) {
+		if i != m.at && (marked[name] || m.leased(i) || m.remembered(name)) {
 			names = append(names, name)
 		}
 	}
@@ -97,40 +97,62 @@ func (m *maker) marked() map[string]bool {
 	return marked
 }
 
-// lease returns the lock of the cluster's drains, or nil where it cannot be read.
+// lease returns the lock of the cluster's drains, or nil where it has never been
+// read. While it cannot be read it stays what it was: who was drained then may be
+// unplugged now.
 func (m *maker) lease() *routing.DrainLease {
-	if l := m.in.Inventory.Drain; l != nil && l.Unusable == "" {
+	if l := m.in.Inventory.Drain; l != nil && (l.Unusable == "" || l.Version != "") {
 		return l
 	}
 	return nil
 }
 
-// leased returns how the drain of a node stands as the lock says, or nil. It must
-// be held by that very node, not by an earlier one of that name.
-func (m *maker) leased(node int) *routing.DrainStatus {
-	l, n := m.lease(), &m.nodes[node]
-	if l == nil || l.Status == nil || l.Status.Request.Node != n.Name {
-		return nil
+// leased reports whether a node is drained or being drained, as the lock says. It
+// must be held by that very node, not by an earlier one of that name.
+func (m *maker) leased(node int) bool {
+	if !m.hasLock(node) {
+		return false
 	}
-	if uid, _, _ := strings.Cut(l.Holder, "/"); uid == "" || uid != n.UID {
-		return nil
+	s := m.leaseStatus(node)
+	if s == nil {
+		return true
 	}
-	switch l.Status.Progress.Phase {
+	switch s.Progress.Phase {
 	case routing.DrainGoing, routing.DrainDone, routing.DrainUndoing, routing.DrainBack:
+		return true
+	}
+	return false
+}
+
+// hasLock reports whether a node holds the lock.
+func (m *maker) hasLock(node int) bool {
+	l := m.lease()
+	if l == nil {
+		return false
+	}
+	uid, _, _ := strings.Cut(l.Holder, "/")
+	return uid != "" && uid == m.nodes[node].UID
+}
+
+// leaseStatus returns what the holder of the lock says of its drain; nil: an answer
+// to somebody else has taken the place of that, or it cannot be read.
+func (m *maker) leaseStatus(holder int) *routing.DrainStatus {
+	if l := m.lease(); l.Status != nil && l.Status.Request.Node == m.nodes[holder].Name {
 		return l.Status
 	}
 	return nil
 }
 
-// remembered reports whether a node that was drained by its own word still counts
-// as drained: until a session of it is up that has said all but that.
+// remembered reports whether a node that was drained still counts as drained:
+// without Kubernetes until a session of it is up that has said all but that, else
+// until the lock has been read.
 func (m *maker) remembered(name string) bool {
-	if m.lease() != nil {
-		return false // it says who is
+	if m.lease() != nil || !slices.Contains(m.in.Ledger.Drained, name) {
+		return false // the lock says who is
 	}
 	for _, f := range routing.Families {
 		p := m.peerings[routing.SessionKey{Peer: name, Family: f}]
-		if p != nil && p.RouterID.IsValid() && p.Synced && !p.Held && p.Why == "" {
+		if !m.kubernetes() && p != nil && p.RouterID.IsValid() && p.Synced && !p.Held && p.Why == "" {
 			return false
 		}
 	}
@@ -157,17 +179,20 @@ func (m *maker) leftOut(t *routing.Table, p *routing.Peers, node int, dst netip.
 }
 
 // peerDrained reports whether a node has taken its pods off a link, as the lock
-// says.
+// says. Where it only says that the node is drained, they may be off any.
 func (m *maker) peerDrained(node int, link string) bool {
 	if node == m.at {
 		return false
 	}
-	s := m.leased(node)
-	if s == nil || s.Progress.Step < routing.DrainMesh {
-		return false
+	if !m.leased(node) {
+		return m.kubernetes() && m.remembered(m.nodes[node].Name)
+	}
+	s := m.leaseStatus(node)
+	if s == nil {
+		return true
 	}
 	links, _ := m.cfg.DrainLinks(s.Request.Classes)
-	return slices.Contains(links, link)
+	return s.Progress.Step >= routing.DrainMesh && slices.Contains(links, link)
 }
 
 // keptPaths says which class paths of a table stay in spite of a drain.

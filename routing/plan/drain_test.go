@@ -273,6 +273,11 @@ func leased(step routing.DrainStep, classes ...string) *world {
 	return w
 }
 
+func bent(w *world, bend func(w *world)) *world {
+	bend(w)
+	return w
+}
+
 func TestLeaseSaysWhoIsDrained(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -288,8 +293,18 @@ func TestLeaseSaysWhoIsDrained(t *testing.T) {
 		{"the lock is free", func(w *world) { w.Inventory.Drain.Holder = "" }, false},
 		{"no longer listed", func(w *world) { w.removeNode("k8s-3") }, false},
 		{"this node", func(w *world) { w.Node = "k8s-3" }, false},
+		{"an answer to another node", func(w *world) { w.Inventory.Drain.Status.Request.Node = "k8s-2" }, true},
+		{"no status", func(w *world) { w.Inventory.Drain.Status = nil }, true},
+		{"the API is away", func(w *world) { w.Inventory.Drain.Version, w.Inventory.Drain.Unusable = "1", "away" }, true},
+		{"nothing has been read since the start", func(w *world) {
+			w.Inventory.Drain, w.Ledger.Drained = nil, []string{"k8s-3"}
+		}, true},
+		{"the lock has been read since", func(w *world) {
+			w.Inventory.Drain.Holder, w.Ledger.Drained = "", []string{"k8s-3"}
+		}, false},
 	} {
 		w := leased(routing.DrainClaim)
+		w.Config.Cluster.Kubernetes = &routing.Kubernetes{}
 		tc.bend(w)
 		if got := slices.Contains(w.make().Drained, "k8s-3"); got != tc.want {
 			t.Errorf("%s: drained %t, want %t", tc.name, got, tc.want)
@@ -310,12 +325,19 @@ func TestLearnNodesHeedsTheLease(t *testing.T) {
 		{"all classes", leased(routing.DrainMesh), out},
 		{"that class", leased(routing.DrainPaths, "pod-pod"), out},
 		{"another class", leased(routing.DrainPaths, "world-pod"), ""},
+		{"an answer to another node", bent(leased(routing.DrainPaths), func(w *world) { w.Inventory.Drain.Status.Request.Node = "k8s-2" }), out},
+		{"garbage", bent(leased(routing.DrainPaths), func(w *world) { w.Inventory.Drain.Status = nil }), out},
+		{"the API is away", bent(leased(routing.DrainPaths), func(w *world) { w.Inventory.Drain.Version, w.Inventory.Drain.Unusable = "1", "away" }), out},
+		{"nothing has been read since the start", bent(leased(routing.DrainPaths), func(w *world) {
+			w.Inventory.Drain, w.Ledger.Drained = nil, []string{"k8s-3"}
+		}), out},
 	} {
 		tc.w.Config.Tables[0].Routes.Peers.Learn = routing.LearnNodes
-		lease := tc.w.Inventory.Drain
-		tc.w.Inventory.Drain = nil
+		tc.w.Config.Cluster.Kubernetes = &routing.Kubernetes{}
+		lease, drained := tc.w.Inventory.Drain, tc.w.Ledger.Drained
+		tc.w.Inventory.Drain, tc.w.Ledger.Drained = nil, nil
 		healthy := tc.w.settle()
-		tc.w.Inventory.Drain = lease
+		tc.w.Inventory.Drain, tc.w.Ledger.Drained = lease, drained
 		p := tc.w.make()
 		wantChanges(t, tc.name, changes(healthy, p, routing.IPv4), tc.want)
 		if tc.want != "" {
