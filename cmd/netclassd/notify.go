@@ -20,6 +20,9 @@ import (
 // waited for.
 const readyWithin = 15 * time.Second
 
+// tellAgain is how soon systemd is told again what it has not taken.
+const tellAgain = 5 * time.Second
+
 // due is what systemd waits for.
 type due int
 
@@ -33,7 +36,8 @@ const (
 // notifier tells systemd how the daemon stands (sd_notify(3)). It is driven by the
 // engine's passes alone, so that a loop that hangs is not called alive.
 type notifier struct {
-	send     func(string) // one datagram; nil: nobody is to be told
+	log      *slog.Logger
+	send     func(string) error // one datagram, at once or not; nil: nobody is to be told
 	state    func() *routing.State
 	watchdog time.Duration // systemd's patience; 0: none
 
@@ -42,31 +46,48 @@ type notifier struct {
 	since  time.Time // of due; a pass that began earlier does not count
 	status string    // as last told
 	fedAt  time.Time
+	untold bool // the last datagram has not been taken
 }
 
 // init has the notifier speak to the systemd that has started us, if one has.
 func (n *notifier) init(log *slog.Logger, state func() *routing.State) {
-	if os.Getenv("NOTIFY_SOCKET") == "" {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
 		return
 	}
-	n.state, n.due, n.since = state, startDue, time.Now()
-	n.send = func(text string) {
-		// NOTIFY_SOCKET stays set: the watchdog needs it to the end.
-		if _, err := sd.SdNotify(false, text); err != nil {
-			log.Warn("systemd not told", "error", err)
-		}
-	}
+	n.log, n.state, n.due, n.since = log, state, startDue, time.Now()
+	n.send = func(text string) error { return sendTo(socket, text) }
 	var err error
 	if n.watchdog, err = sd.SdWatchdogEnabled(false); err != nil {
 		log.Warn("watchdog not used", "error", err)
 	}
 }
 
-// say sends assignments to systemd.
-func (n *notifier) say(assignments ...string) {
-	if n.send != nil && len(assignments) > 0 {
-		n.send(strings.Join(assignments, "\n"))
+// sendTo sends a datagram to systemd's socket. It never waits: routes do not wait
+// for a systemd that hangs, and a writer that waits for a full queue may never be
+// told that there is room again.
+func sendTo(socket, text string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = unix.Close(fd) }()
+	// A name that begins with @ is an abstract one.
+	return unix.Sendto(fd, []byte(text), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: socket})
+}
+
+// say sends assignments to systemd, and reports whether it has taken them. That it
+// takes none is logged once.
+func (n *notifier) say(assignments ...string) (taken bool) {
+	if n.send == nil || len(assignments) == 0 {
+		return true
+	}
+	err := n.send(strings.Join(assignments, "\n"))
+	if err != nil && !n.untold {
+		n.log.Warn("systemd not told", "error", err)
+	}
+	n.untold = err != nil
+	return err == nil
 }
 
 // passed is called after every pass. It returns how long the next may be away, so
@@ -79,21 +100,28 @@ func (n *notifier) passed() time.Duration {
 	defer n.mu.Unlock()
 	now := time.Now()
 	s := n.state()
+	waits := waitsFor(s)
+	feed, ready, status := n.watchdog > 0 && now.Sub(n.fedAt) >= n.watchdog/6, n.done(s, waits), "STATUS="+statusText(s, waits)
 	var say []string
-	if n.watchdog > 0 && now.Sub(n.fedAt) >= n.watchdog/6 {
-		n.fedAt = now
+	if feed {
 		say = append(say, sd.SdNotifyWatchdog)
 	}
-	waits := waitsFor(s)
-	if n.done(s, waits) {
-		n.due = nothingDue
+	if ready {
 		say = append(say, sd.SdNotifyReady)
 	}
-	if status := "STATUS=" + statusText(s, waits); status != n.status {
-		n.status = status
+	if status != n.status {
 		say = append(say, status)
 	}
-	n.say(say...)
+	if !n.say(say...) {
+		return tellAgain // all of it, after the next pass
+	}
+	n.status = status
+	if feed {
+		n.fedAt = now
+	}
+	if ready {
+		n.due = nothingDue
+	}
 	within := n.watchdog / 3
 	if n.due != nothingDue {
 		left := max(readyWithin-time.Since(n.since), time.Millisecond)

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"log/slog"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +19,21 @@ type told struct {
 	notifier
 	state routing.State
 	said  []string
+	deaf  bool // systemd takes nothing
+	log   bytes.Buffer
 }
 
 func newTold(watchdog time.Duration) *told {
 	n := &told{state: routing.State{Plan: &routing.Plan{}}}
 	n.notifier.state = func() *routing.State { return &n.state }
-	n.notifier.send = func(text string) { n.said = append(n.said, strings.Split(text, "\n")...) }
+	n.notifier.log = slog.New(slog.NewTextHandler(&n.log, nil))
+	n.notifier.send = func(text string) error {
+		if n.deaf {
+			return syscall.EAGAIN
+		}
+		n.said = append(n.said, strings.Split(text, "\n")...)
+		return nil
+	}
 	n.notifier.watchdog, n.notifier.due, n.notifier.since = watchdog, startDue, time.Now()
 	return n
 }
@@ -189,6 +202,54 @@ func TestReloadIsTold(t *testing.T) {
 			t.Error("STOPPING not told")
 		}
 	})
+}
+
+// TestDeafSystemd: what it has not taken is said again, and no pass waits for it.
+func TestDeafSystemd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTold(60 * time.Second)
+		n.deaf = true
+		for range 20 {
+			within := n.pass()
+			if within != tellAgain {
+				t.Errorf("the next pass may be %v away", within)
+			}
+			time.Sleep(within)
+		}
+		if got := strings.Count(n.log.String(), "\n"); got != 1 {
+			t.Errorf("it is logged %d times:\n%s", got, n.log.String())
+		}
+		n.deaf = false
+		if n.pass(); !slices.Contains(n.said, "READY=1") || !slices.Contains(n.said, "WATCHDOG=1") || !n.heard("STATUS=idle") {
+			t.Errorf("said again: %q", n.said)
+		}
+	})
+
+	// A socket whose queue is full, as of a systemd that hangs and comes to again.
+	path := t.TempDir() + "/notify"
+	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	taken := 0
+	for sendTo(path, "STATUS=x") == nil {
+		if taken++; taken > 1<<16 {
+			t.Fatal("its queue never fills")
+		}
+	}
+	buffer := make([]byte, 100)
+	for range taken {
+		if n, err := listener.Read(buffer); err != nil || string(buffer[:n]) != "STATUS=x" {
+			t.Fatalf("systemd reads %q, %v", buffer[:n], err)
+		}
+	}
+	if err := sendTo(path, "STATUS=y"); err != nil {
+		t.Errorf("not taken, though there is room again: %v", err)
+	}
+	if err := sendTo(path+"x", "STATUS=z"); err == nil {
+		t.Error("taken by nobody")
+	}
 }
 
 // TestStatusIsOneLine: what the outside has named cannot say anything of its own to

@@ -97,6 +97,19 @@ func reboot(m *machine) {
 	}
 }
 
+// remove: nothing is left in the kernel, and what is installed again goes on with
+// the configuration that was left.
+func remove(m *machine) {
+	m.run("dpkg", "--remove", "netclass")
+	m.kernelClean()
+	m.run("test", "-s", configPath)
+	m.run("dpkg", "--install", m.deb("1.0.1"))
+	m.eventually("the classes are apart", func() error { return m.Separated(m.node) })
+	if state := m.run("systemctl", "is-active", "netclassd") + " " + m.run("systemctl", "is-enabled", "netclassd"); state != "active enabled" {
+		m.t.Errorf("after its installation it is %s", state)
+	}
+}
+
 // purge: nothing is left, in the kernel or on disk.
 func purge(m *machine) {
 	m.run("dpkg", "--purge", "netclass")

@@ -39,5 +39,6 @@ func story(t *testing.T, release string) {
 	m.step("ReadyLate", readyLate)
 	m.step("StopForGood", stopForGood)
 	m.step("Reboot", reboot)
+	m.step("Remove", remove)
 	m.step("Purge", purge)
 }
