@@ -45,8 +45,7 @@ func (d *Drainer) send(ctx context.Context, l Lease, req *routing.DrainRequest) 
 	giveUp := time.Now().Add(leaseTime)
 	for {
 		id, err := sendOnce(ctx, l, req)
-		_, refused := errors.AsType[*routing.Refused](err)
-		if err == nil || refused || ctx.Err() != nil {
+		if err == nil || isRefused(err) || ctx.Err() != nil {
 			return id, err
 		}
 		if time.Now().After(giveUp) {
@@ -109,6 +108,9 @@ func (d *Drainer) heed(ctx context.Context, l Lease, id string, req *routing.Dra
 		s := d.opt.Engine.State()
 		if st := answerTo(&s.Inventory, id); st != nil && st.Progress.At != heard {
 			heard, alive, limit = st.Progress.At, time.Now(), silentTime
+			if err := outcome(st); isRefused(err) {
+				return err // which says it all
+			}
 			if err := report(*st); err != nil {
 				return err
 			}
@@ -157,10 +159,18 @@ func outcome(st *routing.DrainStatus) error {
 	if rest, ok := strings.CutPrefix(st.Progress.Error, refused); ok {
 		return &routing.Refused{Reasons: strings.Split(rest, "; ")}
 	}
-	if st.Progress.Error != "" {
-		return errors.New(st.Progress.Error)
+	switch {
+	case st.Progress.Error == "":
+		return nil
+	case strings.HasSuffix(st.Progress.Error, lateText):
+		return lateError(st.Progress.Error)
 	}
-	return nil
+	return errors.New(st.Progress.Error)
+}
+
+func isRefused(err error) bool {
+	_, refused := errors.AsType[*routing.Refused](err)
+	return refused
 }
 
 // takeBack takes a request out of the lease, unless it has been taken up.

@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -44,8 +45,9 @@ func TestFar(t *testing.T) {
 		}
 		// Of another node: refused by that.
 		var refused *routing.Refused
-		if err := a.drain(routing.DrainRequest{Node: "k8s-3"}).wait(t, 20*time.Second); !errors.As(err, &refused) || !strings.Contains(refused.Reasons[0], "k8s-2") {
-			t.Errorf("a second node: %v", err)
+		third := a.drain(routing.DrainRequest{Node: "k8s-3"})
+		if err := third.wait(t, 20*time.Second); !errors.As(err, &refused) || !strings.Contains(refused.Reasons[0], "k8s-2") || len(third.reports) > 0 {
+			t.Errorf("a second node: %v after %+v", err, third.reports)
 		}
 		// The holder's status comes back after that answer.
 		time.Sleep(time.Minute)
@@ -74,6 +76,9 @@ func TestFarFails(t *testing.T) {
 		err := w.nodes[0].drain(routing.DrainRequest{Node: "k8s-2", Wait: &wait}).wait(t, limit)
 		if err == nil || !strings.Contains(err.Error(), "put back") || !strings.Contains(err.Error(), "ingress0") {
 			t.Errorf("it ended with %v", err)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it is not known to have taken too long: %v", err)
 		}
 		w.nodes[1].free()
 		err = w.nodes[0].drain(routing.DrainRequest{Node: "k8s-2", Classes: []string{"nothing"}}).wait(t, limit)

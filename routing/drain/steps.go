@@ -129,9 +129,17 @@ func (d *Drainer) grace(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-// late is the error of a drain whose time is over.
+// lateText ends the text of every lateError: another node knows it by that.
+const lateText = ", the longest that this drain may take"
+
+// lateError is the error of a drain whose time is over.
+type lateError string
+
+func (e lateError) Error() string { return string(e) }
+func (lateError) Unwrap() error   { return context.DeadlineExceeded }
+
 func late(what string, patience time.Duration) error {
-	return fmt.Errorf("%s did not end within %v: %w", what, patience, context.DeadlineExceeded)
+	return lateError(fmt.Sprintf("%s did not end within %v%s", what, patience, lateText))
 }
 
 // applied waits until the engine has carried out the newest order, or until that has
