@@ -11,8 +11,8 @@ import (
 )
 
 // hitless does something while pods ping each other through the machine, 1000
-// times a second each, and fails when one ping is lost. The classes are apart
-// afterwards.
+// times a second each, and fails when one ping is lost or takes another link than
+// its class's. The classes are apart afterwards.
 func (m *machine) hitless(what string, do func()) {
 	m.t.Helper()
 	pod, second, third := m.node.Pod, m.Node(2), m.Node(3)
@@ -24,6 +24,7 @@ func (m *machine) hitless(what string, do func()) {
 		}
 		pingers = append(pingers, p)
 	}
+	before := m.astray()
 	opts := lab.PingOptions{Rate: 1000}
 	p, err := second.Pod.StartPing(m.node.PodAddr(routing.IPv4), opts)
 	ping(second.Pod, pod, p, err)
@@ -45,6 +46,24 @@ func (m *machine) hitless(what string, do func()) {
 			m.t.Errorf("%s cost packets: %s", what, r)
 		}
 	}
+	if n := m.astray() - before; n > 0 {
+		m.t.Errorf("%s sent %d packets of pods by another link", what, n)
+	}
+}
+
+// astray returns how many packets of pods have left a node by a link that is not
+// their class's.
+func (m *machine) astray() (packets uint64) {
+	m.t.Helper()
+	for _, n := range m.Nodes {
+		counts, err := n.Counts()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		packets += counts.Out(lab.NodeNet, lab.ZonePod, lab.ZonePod) + counts.Out(lab.Mgmt, lab.ZonePod, lab.ZonePod) +
+			counts.Out(lab.Ingress, lab.ZonePod, lab.ZonePod) + counts.Out(lab.Mgmt, lab.ZonePod, lab.ZoneWorld)
+	}
+	return packets
 }
 
 // restart: nothing moves, though daemon.onExit is auto.
