@@ -3,10 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,54 +70,5 @@ func TestImport(t *testing.T) {
 	c.must(bird.Kill())
 	c.within(convergence, "the end of the import", imported())
 	stop(0)
-	c.routerSawNothing()
-}
-
-// TestReadyWhen announces nothing before the service datapath answers well, and
-// withdraws when it no longer does.
-func TestReadyWhen(t *testing.T) {
-	t.Parallel()
-	need.Program(t, "bird")
-	text := strings.Replace(mustConfig(t), "advertise: {networks: [loadBalancers]}",
-		`advertise: {networks: [loadBalancers], readyWhen: {http: "http://127.0.0.1:10256/healthz"}}`, 1)
-	c := start(t, lab.NetclassdOptions{Config: text})
-	bird, err := c.Router.StartBGP()
-	c.must(err)
-	one := c.Node(1)
-	announced := func(want bool) func() error {
-		return func() error {
-			out, err := bird.Ctl(t.Context(), "show", "route", "10.47.64.0/24", "all")
-			if got := strings.Contains(out, "via 10.47.0.1 "); got != want {
-				return fmt.Errorf("announced %t: %w\n%s", got, err, out)
-			}
-			return nil
-		}
-	}
-	c.within(convergence, "the reason", func() error {
-		out, err := c.daemons[0].Ctl(t.Context(), "peers", "udm")
-		if !strings.Contains(out, "nothing is advertised: http://127.0.0.1:10256/healthz does not answer well: dial: connect: connection refused") {
-			return fmt.Errorf("%w\n%s", err, out)
-		}
-		return nil
-	})
-	c.must(announced(false)())
-	var well atomic.Bool
-	well.Store(true)
-	var listener net.Listener
-	c.must(one.Do(func() error {
-		listener, err = net.Listen("tcp4", "127.0.0.1:10256")
-		return err
-	}))
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !well.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})}
-	go func() { _ = server.Serve(listener) }()
-	defer server.Close()
-	t.Logf("announced %v after it answers", c.within(convergence, "the announcement", announced(true)))
-	well.Store(false)
-	t.Logf("withdrawn %v after it fails", c.within(convergence, "the withdrawal", announced(false)))
-	c.said(c.daemons[0], []string{"status"}, false, "does not answer well: status 503 Service Unavailable")
 	c.routerSawNothing()
 }

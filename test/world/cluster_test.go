@@ -3,7 +3,6 @@
 package world
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -39,11 +38,11 @@ func start(t *testing.T, config, kind string) *cluster {
 }
 
 // startWith is start with something done once the nodes are there and before
-// their daemons start. Without a kind it is that which starts the router's BIRD.
+// their daemons start.
 func startWith(t *testing.T, config, kind string, before func(*cluster)) *cluster {
 	t.Helper()
 	need.Root(t)
-	for _, program := range []string{"nft", "ip", lab.Built("netclassd"), cmp.Or(kind, "bird")} {
+	for _, program := range []string{"nft", "ip", lab.Built("netclassd"), kind} {
 		need.Program(t, program)
 	}
 	l, err := lab.New(t.Context(), lab.Options{})
@@ -63,9 +62,7 @@ func startWith(t *testing.T, config, kind string, before func(*cluster)) *cluste
 	})
 	c.near, err = l.AddClient("near", lab.Mgmt, nearNumber)
 	c.must(err)
-	if kind != "" {
-		c.startRouter(kind)
-	}
+	c.startRouter(kind)
 	if before != nil {
 		before(c)
 	}

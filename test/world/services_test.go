@@ -31,10 +31,23 @@ func TestServices(t *testing.T) {
 	service(api, "local", "example.org/bgp", "Local", local)
 	service(api, "every", "example.org/bgp", "Cluster", every)
 	service(api, "other", "example.org/other", "Cluster", other)
+	service(api, "hidden", "example.org/bgp", "Cluster", text(vips(67)))
+	api.Do("PATCH", "/api/v1/namespaces/default/services/hidden", "application/merge-patch+json",
+		map[string]any{"metadata": map[string]any{"labels": map[string]string{"expose": "inside"}}})
 	endpoints(api, "local", map[string]bool{"k8s-1": true, "k8s-2": true})
 	s.from(convergence, every, 1, 2, 3)
 	s.from(convergence, local, 1, 2)
 	s.from(convergence, other)
+	s.from(convergence, text(vips(67)))
+	if out := c.ctl(c.daemons[2], "peers", "udm"); !strings.Contains(out, "left to nodes with a ready endpoint (externalTrafficPolicy: Local): 10.47.64.10 (default/local)") {
+		t.Errorf("peers udm does not say who announces the other address:\n%s", out)
+	}
+	// One rule stops what is unused of all of them.
+	rules, err := c.Node(3).Exec(t.Context(), "ip", "rule", "show", "priority", "32761")
+	c.must(err)
+	if strings.Count(rules, "\n") != 1 || !strings.Contains(rules, "to 10.47.64.0/24 iif ingress0 unreachable") {
+		t.Errorf("rules:\n%s", rules)
+	}
 	for _, f := range routing.Families {
 		if err := call(c.Router.World, vipEBPF.Of(f), 3*time.Second); err != nil {
 			t.Errorf("from the world to %s: %v", vipEBPF.Of(f), err)
