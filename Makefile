@@ -32,6 +32,7 @@ build: ## static bin/netclassd and bin/netclassctl
 
 .PHONY: packages
 packages: ## dist/: deb and rpm for amd64 and arm64, the same bytes for the same commit
+	rm -f dist/netclass_*.deb dist/netclass-*.rpm
 	GO='$(GO)' VERSION='$(VERSION)' packaging/deb-rpm/build.sh dist
 
 .PHONY: release

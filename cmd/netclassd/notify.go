@@ -221,7 +221,7 @@ func withReason(what, reason string) string {
 
 // statusText is what `systemctl status` shows, in one line.
 func statusText(s *routing.State, waits string) string {
-	text := ""
+	var text string
 	switch c := s.Config.Config; {
 	case s.Config.Error != "":
 		text = "the newest configuration is refused: " + s.Config.Error

@@ -17,24 +17,24 @@ import (
 // told is a notifier whose datagrams a test collects, and the state it tells of.
 type told struct {
 	notifier
-	state routing.State
-	said  []string
-	deaf  bool // systemd takes nothing
-	log   bytes.Buffer
+	state  routing.State
+	said   []string
+	deaf   bool // systemd takes nothing
+	logged bytes.Buffer
 }
 
 func newTold(watchdog time.Duration) *told {
 	n := &told{state: routing.State{Plan: &routing.Plan{}}}
 	n.notifier.state = func() *routing.State { return &n.state }
-	n.notifier.log = slog.New(slog.NewTextHandler(&n.log, nil))
-	n.notifier.send = func(text string) error {
+	n.log = slog.New(slog.NewTextHandler(&n.logged, nil))
+	n.send = func(text string) error {
 		if n.deaf {
 			return syscall.EAGAIN
 		}
 		n.said = append(n.said, strings.Split(text, "\n")...)
 		return nil
 	}
-	n.notifier.watchdog, n.notifier.due, n.notifier.since = watchdog, startDue, time.Now()
+	n.watchdog, n.due, n.since = watchdog, startDue, time.Now()
 	return n
 }
 
@@ -216,8 +216,8 @@ func TestDeafSystemd(t *testing.T) {
 			}
 			time.Sleep(within)
 		}
-		if got := strings.Count(n.log.String(), "\n"); got != 1 {
-			t.Errorf("it is logged %d times:\n%s", got, n.log.String())
+		if got := strings.Count(n.logged.String(), "\n"); got != 1 {
+			t.Errorf("it is logged %d times:\n%s", got, n.logged.String())
 		}
 		n.deaf = false
 		if n.pass(); !slices.Contains(n.said, "READY=1") || !slices.Contains(n.said, "WATCHDOG=1") || !n.heard("STATUS=idle") {
