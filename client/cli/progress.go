@@ -182,7 +182,7 @@ func (p *progress) end() {
 	case p.steps > 0:
 		a.say("%s %s in %s\n", a.paint(word), p.named(), took)
 	case p.what == "undrain":
-		a.say("%s %s: it was not drained\n", a.paint(word), p.named())
+		a.say("%s %s: %s\n", a.paint(word), p.named(), either(clean(p.drain.GetMessage()), "it was not drained"))
 	default: // it was so before
 		a.say("%s %s%s\n", a.paint(word), p.named(), prefixed(" already, for ", a.since(p.drain.GetSince())))
 	}

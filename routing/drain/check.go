@@ -21,6 +21,9 @@ func askable(s *routing.State, req *routing.DrainRequest) error {
 	if len(links) == 0 {
 		return &routing.BadQuestion{Field: "classes", Problem: "the configuration has nothing that a drain could take out"}
 	}
+	if wait, grace := patience(s, req), graceTime(s, req); grace >= wait && toRouters(s, req) > 0 {
+		return &routing.BadQuestion{Field: "wait", Problem: fmt.Sprintf("%v would be over before the grace time for routers, %v, is", wait, grace)}
+	}
 	return nil
 }
 

@@ -166,9 +166,24 @@ func TestJoin(t *testing.T) {
 		if err := n.drain(routing.DrainRequest{Classes: []string{"world-pod"}}).wait(t, limit); err != nil {
 			t.Fatal(err)
 		}
+		// No force helps there.
 		var refused *routing.Refused
-		if err := n.drain(routing.DrainRequest{}).wait(t, time.Second); !errors.As(err, &refused) || !strings.Contains(err.Error(), "undrain it first") {
+		if err := n.drain(routing.DrainRequest{}).wait(t, time.Second); err == nil || errors.As(err, &refused) || !strings.Contains(err.Error(), "undrain it first") {
 			t.Errorf("a drain of more than is drained: %v", err)
+		}
+	})
+}
+
+// TestGraceBeyondWait: a drain that could only be rolled back is not begun.
+func TestGraceBeyondWait(t *testing.T) {
+	bubble(t, 2, false, func(t *testing.T, w *world) {
+		wait, grace := 5*time.Second, 10*time.Minute
+		for _, req := range []routing.DrainRequest{{Wait: &wait}, {Grace: &grace}} {
+			c := w.nodes[0].drain(req)
+			var bad *routing.BadQuestion
+			if err := c.wait(t, time.Second); !errors.As(err, &bad) || bad.Field != "wait" || len(c.reports) > 0 {
+				t.Errorf("%v after %+v", err, c.reports)
+			}
 		}
 	})
 }

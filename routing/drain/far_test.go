@@ -151,3 +151,31 @@ func TestFarTwo(t *testing.T) {
 		}
 	})
 }
+
+// TestOneAfterAnother: as soon as one node is undrained the next may be drained,
+// there and from afar: neither what has been answered nor who was drained stands in
+// its way.
+func TestOneAfterAnother(t *testing.T) {
+	bubble(t, 3, true, func(t *testing.T, w *world) {
+		a := w.nodes[0]
+		for range 3 {
+			for i, name := range []string{"k8s-1", "k8s-2", "k8s-3"} {
+				if err := a.drain(routing.DrainRequest{Node: name, Classes: []string{"nothing"}}).wait(t, time.Minute); err == nil || !strings.Contains(err.Error(), "nothing") {
+					t.Fatalf("%s, of a class that is not there: %v", name, err)
+				}
+				if err := w.nodes[i].drain(routing.DrainRequest{}).wait(t, limit); err != nil {
+					t.Fatalf("%s by itself: %v", name, err)
+				}
+				if err := w.nodes[i].undrain("").wait(t, limit); err != nil {
+					t.Fatal(err)
+				}
+				if err := a.drain(routing.DrainRequest{Node: name}).wait(t, limit); err != nil {
+					t.Fatalf("%s from afar: %v", name, err)
+				}
+				if err := a.undrain(name).wait(t, limit); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}

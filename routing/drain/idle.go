@@ -47,7 +47,7 @@ func (d *Drainer) putBack(c *caller) {
 // nothingDrained answers an undrain of a node that is not drained.
 func (d *Drainer) nothingDrained(c *caller, s *routing.State) {
 	st := &routing.DrainStatus{Request: c.request, Since: time.Now(), Lock: d.lock}
-	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: c.request.Node + " is not drained", At: time.Now()}
+	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "it was not drained", At: time.Now()}
 	d.dismissOne(c, nil, st)
 	if d.status != nil && d.status.Progress.Phase == routing.DrainEnded {
 		d.status = nil // how an earlier one failed is no longer shown
@@ -81,6 +81,10 @@ func (d *Drainer) begin(c *caller) {
 		return
 	}
 	reasons := unsafe(s, &req, d.lease() != nil, false)
+	if len(reasons) > 0 {
+		// Another may just have been undrained, which has not been told here yet.
+		reasons = unsafe(d.newest(s), &req, d.lease() != nil, false)
+	}
 	if len(reasons) > 0 && !req.Force {
 		d.refuse(c, reasons...)
 		return
@@ -100,4 +104,21 @@ func (d *Drainer) begin(c *caller) {
 	if len(reasons) > 0 {
 		d.log.Warn("drain forced", "by", req.By, "id", req.ID, "although", reasons)
 	}
+}
+
+// newest returns a state with the lease as it is now, if that can be read.
+func (d *Drainer) newest(s *routing.State) *routing.State {
+	l := d.lease()
+	if l == nil || s.Inventory.Drain == nil {
+		return s
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	lease, err := readLease(ctx, l)
+	if err != nil {
+		return s
+	}
+	fresh := *s
+	fresh.Inventory.Drain = lease
+	return &fresh
 }

@@ -59,7 +59,7 @@ func (d *Drainer) winLease(ctx context.Context, l Lease) error {
 		switch {
 		case err == nil:
 			d.lock = d.leaseName()
-			return nil
+			return d.seeLease(ctx)
 		case refused || ctx.Err() != nil:
 			return err
 		case time.Now().After(giveUp) && d.rec.Request.Force:
@@ -77,6 +77,27 @@ func (d *Drainer) winLease(ctx context.Context, l Lease) error {
 			return err
 		}
 	}
+}
+
+// seeLease waits until the lease that has been won is seen here: who held it before
+// is not drained any more. What is said while it cannot be seen is judged as it is.
+func (d *Drainer) seeLease(ctx context.Context) error {
+	for giveUp := time.Now().Add(callTime); time.Now().Before(giveUp); {
+		lease := d.opt.Engine.State().Inventory.Drain
+		if lease == nil || lease.Unusable != "" {
+			return nil
+		}
+		if _, id := holderOf(lease); id == d.rec.Request.ID {
+			return nil
+		}
+		if d.hear() {
+			return errTurned
+		}
+		if err := d.pause(ctx, giveUp); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeLease takes the lease if it is free, ours, of a Node that is gone, or to be

@@ -90,9 +90,9 @@ func (d *Drainer) hear() (turn bool) {
 		case c.request.Undrain:
 			d.callers = append(d.callers, c)
 		case undoing:
-			d.refuse(c, "it is just being put back: drain it once that is done")
+			d.dismissOne(c, errors.New("it is just being put back: drain it once that is done"), nil)
 		default:
-			d.refuse(c, fmt.Sprintf("a drain of less of it is %s already (%s): undrain it first", underWay(d.rec.Phase), whatOf(&d.rec.Request)))
+			d.dismissOne(c, fmt.Errorf("a drain of less of it is %s already (%s): undrain it first", underWay(d.rec.Phase), whatOf(&d.rec.Request)), nil)
 		}
 	}
 	if d.turned == nil && d.rec.Request.Cordon && uncordoned(s) && (d.rec.Phase == routing.DrainGoing || d.rec.Phase == routing.DrainDone) {

@@ -135,6 +135,9 @@ func (s *scribe) write(ctx context.Context, st *routing.DrainStatus) error {
 	}
 	next := *lease
 	next.Status = st
+	if st.Progress.Final() && lease.Request != nil && lease.Request.ID == st.Request.ID {
+		next.Request = nil // it is answered, also once another status is in that place
+	}
 	_, err = l.WriteDrain(ctx, &next)
 	return err
 }

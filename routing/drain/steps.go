@@ -94,25 +94,32 @@ func (d *Drainer) climb(ctx context.Context, deadline time.Time) error {
 }
 
 // patience is how long the whole drain may take. After a restart it begins anew.
-func (d *Drainer) patience() time.Duration {
-	if w := d.rec.Request.Wait; w != nil {
-		return *w
+func (d *Drainer) patience() time.Duration { return patience(d.opt.Engine.State(), &d.rec.Request) }
+
+func patience(s *routing.State, req *routing.DrainRequest) time.Duration {
+	if req.Wait != nil {
+		return *req.Wait
 	}
-	if c := d.opt.Engine.State().Config.Config; c != nil && c.Drain.Timeout > 0 {
+	if c := s.Config.Config; c != nil && c.Drain.Timeout > 0 {
 		return c.Drain.Timeout
 	}
 	return 5 * time.Minute
 }
 
+// graceTime is how long routers have.
+func graceTime(s *routing.State, req *routing.DrainRequest) time.Duration {
+	if req.Grace != nil {
+		return *req.Grace
+	}
+	if c := s.Config.Config; c != nil {
+		return c.Drain.Grace
+	}
+	return 10 * time.Second
+}
+
 // grace gives routers time to move traffic away.
 func (d *Drainer) grace(ctx context.Context, deadline time.Time) error {
-	wait := 10 * time.Second
-	if c := d.opt.Engine.State().Config.Config; c != nil {
-		wait = c.Drain.Grace
-	}
-	if g := d.rec.Request.Grace; g != nil {
-		wait = *g
-	}
+	wait := graceTime(d.opt.Engine.State(), &d.rec.Request)
 	until := time.Now().Add(wait)
 	if until.After(deadline) {
 		return late("the grace time for routers, "+wait.String()+",", d.patience())
