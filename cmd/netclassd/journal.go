@@ -23,12 +23,12 @@ const fieldPrefix = "NETCLASS_"
 // attributes too; programs have each attribute in a field of its own, such as
 // NETCLASS_OBJECT, NETCLASS_CALLER_UID.
 type journal struct {
-	fields slog.Handler
-	group  string      // with a dot after it; names attributes to come
-	attrs  []slog.Attr // without groups: their names are before the attributes'
+	queue *journalQueue
+	group string      // with a dot after it; names attributes to come
+	attrs []slog.Attr // without groups: their names are before the attributes'
 }
 
-func newJournal(level slog.Leveler) (slog.Handler, error) {
+func newJournal(level slog.Leveler) (*journal, error) {
 	conn, err := net.Dial("unixgram", journalSocket)
 	if err != nil {
 		return nil, fmt.Errorf("write to the journal: %w", err)
@@ -38,14 +38,14 @@ func newJournal(level slog.Leveler) (slog.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write to the journal: %w", err)
 	}
-	return &journal{fields: fields}, nil
+	return &journal{queue: newJournalQueue(fields)}, nil
 }
 
 func (j *journal) Enabled(ctx context.Context, level slog.Level) bool {
-	return j.fields.Enabled(ctx, level)
+	return j.queue.to.Enabled(ctx, level)
 }
 
-func (j *journal) Handle(ctx context.Context, r slog.Record) error {
+func (j *journal) Handle(_ context.Context, r slog.Record) error {
 	attrs := j.attrs[:len(j.attrs):len(j.attrs)]
 	r.Attrs(func(a slog.Attr) bool {
 		attrs = flatten(attrs, j.group, a)
@@ -53,9 +53,10 @@ func (j *journal) Handle(ctx context.Context, r slog.Record) error {
 	})
 	out := slog.NewRecord(r.Time, r.Level, messageText(r.Message, attrs), r.PC)
 	for _, a := range attrs {
-		out.AddAttrs(slog.Attr{Key: fieldName(a.Key), Value: a.Value})
+		out.AddAttrs(slog.String(fieldName(a.Key), a.Value.String())) // as it is now
 	}
-	return j.fields.Handle(ctx, out)
+	j.queue.add(out)
+	return nil
 }
 
 func (j *journal) WithAttrs(attrs []slog.Attr) slog.Handler {
@@ -63,14 +64,14 @@ func (j *journal) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		all = flatten(all, j.group, a)
 	}
-	return &journal{fields: j.fields, group: j.group, attrs: all}
+	return &journal{queue: j.queue, group: j.group, attrs: all}
 }
 
 func (j *journal) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return j
 	}
-	return &journal{fields: j.fields, group: j.group + name + ".", attrs: j.attrs}
+	return &journal{queue: j.queue, group: j.group + name + ".", attrs: j.attrs}
 }
 
 // flatten appends an attribute, or those of a group, by their whole names.

@@ -40,7 +40,8 @@ func (someone) LogValue() slog.Value { return slog.GroupValue(slog.Int("uid", 7)
 
 func TestJournalFields(t *testing.T) {
 	var r recorder
-	log := slog.New(&journal{fields: &r})
+	j := &journal{queue: newJournalQueue(&r)}
+	log := slog.New(j)
 	log.Info("plain")
 	log.Info("condition", "object", "class/a b", "message", "MESSAGE=x\nPRIORITY=0", "again_in", 2*time.Second)
 	log.Warn("call", "caller", someone{}, "error", errors.New("no"))
@@ -49,6 +50,7 @@ func TestJournalFields(t *testing.T) {
 	with.Info("another", "f", 5)
 	log.Debug("not enabled")
 	log.Info("long", strings.Repeat("k", 100), 1)
+	j.queue.flush()
 	want := []string{
 		"MESSAGE=plain",
 		`MESSAGE=condition object="class/a b" message="MESSAGE=x\nPRIORITY=0" again_in=2s|NETCLASS_OBJECT=class/a b|NETCLASS_MESSAGE=MESSAGE=x` + "\nPRIORITY=0|NETCLASS_AGAIN_IN=2s",
@@ -59,6 +61,51 @@ func TestJournalFields(t *testing.T) {
 	}
 	if !slices.Equal(r.lines, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(r.lines, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// stuck is a journald that does not read until it is let.
+type stuck struct {
+	recorder
+	let chan struct{}
+}
+
+func (s *stuck) Handle(ctx context.Context, r slog.Record) error {
+	<-s.let
+	return s.recorder.Handle(ctx, r)
+}
+
+// TestStuckJournal: nobody waits for it, and what is lost is said.
+func TestStuckJournal(t *testing.T) {
+	s := &stuck{let: make(chan struct{})}
+	j := &journal{queue: newJournalQueue(s)}
+	log := slog.New(j)
+	begin := time.Now()
+	const lines = queuedLines + 100
+	for range lines {
+		log.Info("line")
+	}
+	j.queue.flush()
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("%d lines and a flush took %v", lines, took)
+	}
+	close(s.let)
+	for deadline := time.Now().Add(10 * time.Second); len(j.queue.lines) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the lines are not written")
+		}
+	}
+	j.queue.flush()
+	written, lost := 0, 0
+	for _, line := range s.lines {
+		if line == "MESSAGE=line" {
+			written++
+		} else if _, err := fmt.Sscanf(line, "MESSAGE=log lines lost, as journald did not read lost=%d|", &lost); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if written+lost != lines || lost == 0 {
+		t.Errorf("%d written, %d lost of %d", written, lost, lines)
 	}
 }
 
@@ -82,6 +129,12 @@ func TestLogFormat(t *testing.T) {
 		}
 	}
 	t.Setenv("JOURNAL_STREAM", "")
+	if _, err := os.Stat(journalSocket); err != nil {
+		newLog(f, routing.Log{Level: "info", Format: "journald"}).Info("line")
+		if text, err := os.ReadFile(f.Name()); err != nil || !strings.Contains(string(text), "journal not used") || !strings.Contains(string(text), `"line"`) {
+			t.Errorf("without a journal: %v: %s", err, text)
+		}
+	}
 	for format, want := range map[string]string{"auto": `{"time"`, "json": `{"time"`, "text": "time="} {
 		if err := errors.Join(f.Truncate(0), rewind(f)); err != nil {
 			t.Fatal(err)

@@ -16,14 +16,19 @@ import (
 type logger struct {
 	*slog.Logger
 	level *slog.LevelVar
+	flush func() // to be called before the process ends
 }
 
 // newLog returns a log in the configured format. By default it is what w is read
 // by: the journal's where w leads there, text for a terminal, else JSON.
 func newLog(w io.Writer, c routing.Log) *logger {
-	l := &logger{level: new(slog.LevelVar)}
+	l := &logger{level: new(slog.LevelVar), flush: func() {}}
 	l.set(c)
-	l.Logger = slog.New(handler(w, c.Format, l.level))
+	h := handler(w, c.Format, l.level)
+	if j, ok := h.(*journal); ok {
+		l.flush = j.queue.flush
+	}
+	l.Logger = slog.New(h)
 	return l
 }
 
@@ -32,11 +37,11 @@ func handler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 	auto := isFile && (format == "auto" || format == "")
 	opt := &slog.HandlerOptions{Level: level}
 	if format == "journald" || auto && leadsToJournal(f) {
-		h, err := newJournal(level)
+		j, err := newJournal(level)
 		if err == nil {
-			return h
+			return j
 		}
-		h = slog.NewJSONHandler(w, opt)
+		h := slog.NewJSONHandler(w, opt)
 		slog.New(h).Warn("journal not used", "error", err)
 		return h
 	}

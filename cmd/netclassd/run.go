@@ -43,6 +43,7 @@ func run(f flags) error {
 		return err
 	}
 	log := newLog(os.Stderr, config.Log)
+	defer log.flush()
 
 	listener, err := server.Listen(f.socket, config.API.Readers)
 	if err != nil {
