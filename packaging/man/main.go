@@ -50,8 +50,6 @@ func write(dir string) error {
 		{commands.New(commands.Actions{}), "8"},
 		{cli.Commands(env), "1"},
 	} {
-		// What cobra adds to every program when it runs.
-		program.root.InitDefaultCompletionCmd()
 		if err := pages(program.root, filepath.Join(dir, "man", "man"+program.section), program.section, date); err != nil {
 			return err
 		}
@@ -75,10 +73,10 @@ func sourceDate() (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// pages writes the page of a command and those of its subcommands, which help and
-// completion do not have: they say nothing of their own.
+// pages writes the page of a command and those of its subcommands, but for what
+// cobra adds to every program.
 func pages(cmd *cobra.Command, dir, section string, date time.Time) error {
-	if cmd.Hidden || cmd.Name() == "completion" || cmd.Name() == "help" {
+	if cmd.Hidden || cmd.Name() == "help" {
 		return nil
 	}
 	for _, sub := range cmd.Commands() {
