@@ -236,6 +236,10 @@ func (d *daemon) policy() (routing.ExitPolicy, string) {
 	return c.Daemon.OnExit, "configured"
 }
 
+// lateHangup is how long after SIGTERM a SIGHUP that was sent before it may come:
+// the kernel gives them to different threads, of which the second may be quicker.
+const lateHangup = 50 * time.Millisecond
+
 // reloadOn reloads on each hangup. Its refusal has been logged and is in the
 // status.
 func (d *daemon) reloadOn(hangups <-chan os.Signal) {
@@ -245,9 +249,9 @@ func (d *daemon) reloadOn(hangups <-chan os.Signal) {
 			_, _ = d.Reload(d.ctx, false)
 		case <-d.ctx.Done():
 			select {
-			case <-hangups: // it came before the end
+			case <-hangups: // it was sent before the end
 				_, _ = d.Reload(d.ctx, false)
-			default:
+			case <-time.After(lateHangup):
 			}
 			return
 		}

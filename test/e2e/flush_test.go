@@ -48,13 +48,13 @@ func deletions(m *monitor) (stages []int, lines []string) {
 			case strings.Contains(words, "metric 4294967295"):
 				stage = 5
 			case unreachable:
-				stage = 4
+				stage = 2
 			case strings.HasPrefix(words, "default"):
 				stage = 1
 			case strings.Contains(words, " via "):
-				stage = 2
-			default:
 				stage = 3
+			default:
+				stage = 4
 			}
 		}
 		stages, lines = append(stages, stage), append(lines, line)
