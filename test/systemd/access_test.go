@@ -2,8 +2,11 @@ package systemd
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // access: readers may look, administrators may change, strangers get nothing.
@@ -51,6 +54,33 @@ func journal(m *machine) {
 	if strings.Contains(m.log("--output=export"), meshPassword) {
 		m.t.Error("the journal has the password")
 	}
+}
+
+// journalStuck: a journald that hangs keeps nobody from what has to be done.
+func journalStuck(m *machine) {
+	m.run("systemctl", "kill", "--kill-who=main", "--signal=STOP", "systemd-journald")
+	for range 30 { // far more lines than its socket holds
+		m.run("netclassctl", "reload")
+	}
+	m.run("ip", "rule", "delete", "priority", "1001")
+	begun := time.Now()
+	m.eventually("the rule is back", func() error {
+		out, err := m.try("ip", "rule", "show", "priority", "1001")
+		if err == nil && out == "" {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	if took := time.Since(begun); took > 2*time.Second {
+		m.t.Errorf("it took %v to put a rule back", took)
+	}
+	m.run("systemctl", "kill", "--kill-who=main", "--signal=CONT", "systemd-journald")
+	m.eventually("all of it is in the journal", func() error {
+		if n := len(m.entries("NETCLASS_METHOD=/netclass.v1.NetClassService/Reload")); n < 30 {
+			return fmt.Errorf("%d reloads are", n)
+		}
+		return nil
+	})
 }
 
 // entries returns the service's entries in the journal that have fields.

@@ -28,6 +28,7 @@ func story(t *testing.T, release string) {
 	m.step("Names", names)
 	m.step("Access", access)
 	m.step("Journal", journal)
+	m.step("JournalStuck", journalStuck)
 	m.step("Reload", reload)
 	m.step("Restart", restart)
 	m.step("Kill", kill)
