@@ -113,12 +113,20 @@ func (j *judge) otherDrains() {
 			if by := heldByOther(j.State, lease, j.req); by != "" {
 				j.add("%s", by)
 			}
+			if lease.Version == "" {
+				j.remembered("the drain lease is gone, but said so")
+			}
 		}
 		return
 	}
+	j.remembered("its marker has been seen in BGP and not withdrawn")
+}
+
+// remembered names the others that are drained as far as is known.
+func (j *judge) remembered(how string) {
 	for _, name := range j.Plan.Drained {
 		if name != j.Node {
-			j.add("%s is drained, or about to be (its marker has been seen in BGP and not withdrawn): undrain it first", name)
+			j.add("%s is drained, or about to be (%s): undrain it first", name, how)
 		}
 	}
 }

@@ -65,6 +65,9 @@ func TestUnsafe(t *testing.T) {
 		{"no lease yet", kube, func(s *routing.State, _ *routing.DrainRequest) {
 			s.Inventory.Drain = &routing.DrainLease{Unusable: "not there"}
 		}, nil},
+		{"lease gone", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Inventory.Drain, s.Plan.Drained = &routing.DrainLease{Unusable: "not there"}, []string{"k8s-2"}
+		}, []string{"k8s-2 is drained, or about to be (the drain lease is gone, but said so)", "no other node"}},
 		{"lease not read", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain = nil }, []string{"kube-system/netclass-drain has not been read"}},
 		{"bad lease", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Unusable = "garbage" }, []string{"garbage"}},
 		{"cordoned", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[1].Cordoned = true }, []string{"k8s-2 is protected by drain.protect.selector as this node is, and cordoned"}},

@@ -69,6 +69,7 @@ type Drainer struct {
 	cordonAt  time.Time             // when a cordon is heeded again
 	waiting   *routing.DrainRequest // a cordon's that was refused
 	rejoinAt  time.Time             // when the lease is looked at again
+	rejoinOf  string                // its version then, as long as nobody changes it
 	strangeAt time.Time             // since when its status has been another node's
 	freeAt    time.Time             // when its release is tried again
 }

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -13,19 +12,24 @@ import (
 // a lease that has been lost is taken again, and what somebody else has written into
 // it is put right.
 func (d *Drainer) keepLock(ctx context.Context) {
-	if now := time.Now(); now.Before(d.rejoinAt) {
+	l, s := d.lease(), d.opt.Engine.State()
+	seen := s.Inventory.Drain
+	// One that has changed meanwhile is looked at at once: it may be there again, and free.
+	if time.Now().Before(d.rejoinAt) && (seen == nil || seen.Version == d.rejoinOf) {
 		return
 	}
 	d.rejoinAt = time.Time{}
-	if d.rec.Marker {
+	switch {
+	case d.rec.Marker:
 		d.holdBy(d.markerName())
 		return
+	case l == nil:
+		d.holdBy("nobody: the configuration no longer names a Kubernetes API, which kept the lock")
+		return
+	case seen == nil || seen.Unusable != "" && seen.Version != "":
+		return // nobody else can take it now either; one that is gone is made anew
 	}
-	l, s := d.lease(), d.opt.Engine.State()
-	seen := s.Inventory.Drain
-	if l == nil || seen == nil || seen.Unusable != "" && seen.Version != "" {
-		return // nobody else can take it now either
-	}
+	d.rejoinOf = seen.Version
 	uid, id := holderOf(seen)
 	self := s.Inventory.Node(s.Node)
 	switch {
@@ -47,9 +51,7 @@ func (d *Drainer) keepLock(ctx context.Context) {
 	default:
 		if err := d.takeLease(ctx, l); err != nil {
 			d.rejoinAt = time.Now().Add(rejoinGap)
-			if _, taken := errors.AsType[*routing.Refused](err); taken {
-				d.holdBy("nobody: " + err.Error())
-			}
+			d.holdBy("nobody: " + err.Error())
 			return
 		}
 		d.holdBy(d.leaseName())

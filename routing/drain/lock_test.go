@@ -159,6 +159,19 @@ func TestForce(t *testing.T) {
 		if l := w.lease.seen(); !strings.HasPrefix(l.Holder, "uid-k8s-2/") {
 			t.Errorf("a lease that was deleted is held by %q", l.Holder)
 		}
+		// One that it may not make: it has it as soon as somebody has made it.
+		w.lease.failing(func(int, bool) (before, after error) { return errAway, nil })
+		w.lease.force(func(l *routing.DrainLease) { *l = routing.DrainLease{Unusable: "it does not exist"} })
+		time.Sleep(time.Second)
+		if st := b.engine.State().Drain; !strings.HasPrefix(st.Lock, "nobody: ") {
+			t.Errorf("without a lease its lock is %q", st.Lock)
+		}
+		w.lease.failing(nil)
+		w.lease.force(func(l *routing.DrainLease) { *l = routing.DrainLease{Version: "7"} })
+		time.Sleep(time.Second)
+		if l := w.lease.seen(); !strings.HasPrefix(l.Holder, "uid-k8s-2/") {
+			t.Errorf("a lease that was made anew is held by %q", l.Holder)
+		}
 	})
 }
 

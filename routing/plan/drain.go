@@ -15,6 +15,24 @@ const (
 	gracefulShutdown = "65535:0"
 )
 
+// drainLinks returns the links that a drain of this node takes out. Where one of its
+// classes is no longer configured nobody knows which link it had: none is given back
+// that somebody may have unplugged.
+func (m *maker) drainLinks() []string {
+	links, _ := m.cfg.DrainLinks(m.in.Draining.Classes)
+	var gone []string
+	for _, name := range m.in.Draining.Classes {
+		if !slices.ContainsFunc(m.cfg.Classes, func(c routing.Class) bool { return c.Name == name }) {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) > 0 {
+		links, _ = m.cfg.DrainLinks(nil)
+		m.condition("drain", "ClassGone", "the configuration no longer has what this node is drained of (%s): every class is taken out until it is undrained", some(gone))
+	}
+	return links
+}
+
 // drained reports whether a drain of this node has come to a step and takes a
 // link out.
 func (m *maker) drained(link string, step routing.DrainStep) bool {

@@ -126,11 +126,6 @@ func TestDrainOfClasses(t *testing.T) {
 	if strings.Contains(announced(p), "10.244.1.0/24 to mesh") || !strings.Contains(announced(p), "udm") {
 		t.Errorf("announced:\n%s", announced(p))
 	}
-	// What the configuration no longer has takes nothing out.
-	w.Draining.Classes = []string{"gone"}
-	if c := changes(healthy, w.make(), routing.IPv4); c != "" {
-		t.Errorf("changes:\n%s", c)
-	}
 }
 
 func TestDrainKeepsEgress(t *testing.T) {
@@ -260,6 +255,19 @@ func TestDrainedAreRemembered(t *testing.T) {
 			t.Errorf("%s: drained %t, want %t", tc.name, got, tc.want)
 		}
 	}
+}
+
+// A class that is no longer configured, or has another name now, gives no link back.
+func TestDrainOfAClassThatIsGone(t *testing.T) {
+	w := seed()
+	healthy := w.settle()
+	w.Draining = routing.Draining{Step: routing.DrainPaths, Classes: []string{"renamed"}}
+	p := w.make()
+	wantChanges(t, "IPv4", changes(healthy, p, routing.IPv4), `
+		- default via 10.47.0.254 dev ingress0 table 47 metric 10
+		- 10.244.2.0/24 via 10.48.0.2 dev pod0 table 47 metric 10
+		- 10.244.3.0/24 via 10.48.0.3 dev pod0 table 47 metric 10`)
+	wantSaid(t, p, "drain ClassGone: the configuration no longer has what this node is drained of (renamed)")
 }
 
 // leased is the example cluster with a lock that says how far k8s-3 is drained.

@@ -132,7 +132,7 @@ func newMaker(in *routing.Inputs) *maker {
 	}
 	m.claims = m.settleClaims()
 	if in.Draining.Step != routing.DrainNone {
-		m.drains, _ = m.cfg.DrainLinks(in.Draining.Classes)
+		m.drains = m.drainLinks()
 	}
 	m.plan.Drained = m.drainedNodes()
 	return m
