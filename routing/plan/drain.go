@@ -197,13 +197,13 @@ func (m *maker) leftOut(t *routing.Table, p *routing.Peers, node int, dst netip.
 }
 
 // peerDrained reports whether a node has taken its pods off a link, as the lock
-// says. Where it only says that the node is drained, they may be off any.
+// says. Where it is only known that the node is drained, they may be off any.
 func (m *maker) peerDrained(node int, link string) bool {
-	if node == m.at {
+	if !slices.Contains(m.plan.Drained, m.nodes[node].Name) {
 		return false
 	}
 	if !m.leased(node) {
-		return m.kubernetes() && m.remembered(m.nodes[node].Name)
+		return true
 	}
 	s := m.leaseStatus(node)
 	if s == nil {

@@ -212,6 +212,10 @@ func TestMarker(t *testing.T) {
 	if !slices.Equal(p.Drained, []string{"k8s-3"}) {
 		t.Errorf("drained: %v", p.Drained)
 	}
+	// Where class paths come from the nodes alone, it is all that says whose are left out.
+	w.Config.Tables[0].Routes.Peers.Learn = routing.LearnNodes
+	wantChanges(t, "learn: nodes", changes(healthy, w.make(), routing.IPv4), `
+		- 10.244.3.0/24 via 10.48.0.3 dev pod0 table 47 metric 10`)
 	// Another's identifier, or one that goes on to others, is no marker.
 	for _, path := range []routing.Path{
 		{Prefix: routing.DrainMarker(addr("10.48.0.2"), routing.IPv4), NoAdvertise: true},
