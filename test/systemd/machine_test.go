@@ -5,6 +5,7 @@ package systemd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,15 +29,18 @@ type machine struct {
 	*lab.Lab
 	node    *lab.Node
 	t       *testing.T
+	group   string // its control group
 	process *lab.Process
 	leader  int // systemd's process number, seen from outside
 }
 
 // boot makes the root filesystem writable in memory and starts systemd in it, in
-// the network that it is started in, and again when it asks for a reboot (133). All
-// of it ends when its first process does.
+// the network that it is started in and in a control group of its own, and again
+// when it asks for a reboot (133). All of it ends when its first process does.
 const boot = `
 mount -t tmpfs tmpfs /run # where systemd-nspawn leaves things
+echo 0 >"$5/cgroup.procs"
+mount -t cgroup2 cgroup2 /sys/fs/cgroup # also where the older ones are in use
 mount -t tmpfs tmpfs "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
@@ -46,7 +50,7 @@ while [ $end = 133 ]; do
 	end=0
 	systemd-nspawn --directory="$1/root" --register=no --keep-unit --boot --console=pipe \
 		--network-namespace-path=/proc/self/ns/net --capability=CAP_NET_ADMIN \
-		--hostname="$3" --bind-ro="$4:/packages" SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1 || end=$?
+		--hostname="$3" --bind-ro="$4:/packages" || end=$?
 done
 exit $end
 `
@@ -82,23 +86,74 @@ func start(t *testing.T, release string) *machine {
 		if t.Failed() {
 			m.logs()
 		}
-		if err := l.Close(); err != nil {
+		if err := errors.Join(l.Close(), removeGroup(m.group)); err != nil {
 			t.Error(err)
 		}
 	})
+	m.makeGroup(filepath.Base(l.Dir()))
 	dir := m.node.File("machine")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	m.process, err = m.node.Start(lab.Command{
 		Path: "unshare", Name: "machine",
-		Args: []string{"--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", boot, "sh", dir, root, m.node.Name, cache(t)},
+		Args: []string{"--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", boot, "sh", dir, root, m.node.Name, cache(t), m.group},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.up()
 	return m
+}
+
+// makeGroup makes a control group below our own, in the unified hierarchy: of two
+// machines in one, each would take the other's services for its own.
+func (m *machine) makeGroup(name string) {
+	m.t.Helper()
+	ours, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	out, err := exec.Command("findmnt", "--noheadings", "--first-only", "--types=cgroup2", "--output=TARGET").Output()
+	need.Feature(m.t, "cgroup2", err)
+	var below string
+	for line := range strings.Lines(string(ours)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			below = path
+		}
+	}
+	m.group = filepath.Join(strings.TrimSpace(string(out)), below, name)
+	if err := os.Mkdir(m.group, 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// removeGroup removes a control group. The kernel lets go of processes a moment
+// after they have ended.
+func removeGroup(group string) error {
+	if group == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return lab.Eventually(ctx, func() error { return removeTree(group) })
+}
+
+// removeTree removes a control group with those below it. The files in them are
+// the kernel's.
+func removeTree(group string) error {
+	entries, err := os.ReadDir(group)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(group, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Remove(group)
 }
 
 // up waits until the machine has booted.
