@@ -125,6 +125,21 @@ func TestReadyWhenConverged(t *testing.T) {
 	}
 }
 
+// TestReadyWithoutEverything: what is no start's to wait for holds none up.
+func TestReadyWithoutEverything(t *testing.T) {
+	for _, health := range []routing.Health{routing.Ready, routing.Shared, routing.Drained, routing.Delegated} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newTold(0)
+			n.configure()
+			n.state.Pass.Synced = true
+			n.state.Plan.Classes[0].Health = health
+			if n.pass(); !n.heard("READY=1") {
+				t.Errorf("with a class that is %s it is not ready: %s", health, n.status)
+			}
+		})
+	}
+}
+
 // TestWatchdogIsFedByPasses: often enough, and by nothing else.
 func TestWatchdogIsFedByPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
