@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -51,7 +52,9 @@ func (d *Drainer) keepLock(ctx context.Context) {
 	default:
 		if err := d.takeLease(ctx, l); err != nil {
 			d.rejoinAt = time.Now().Add(rejoinGap)
-			d.holdBy("nobody: " + err.Error())
+			if _, unread := errors.AsType[unreadError](err); !unread {
+				d.holdBy("nobody: " + err.Error())
+			}
 			return
 		}
 		d.holdBy(d.leaseName())

@@ -134,14 +134,19 @@ func readLease(ctx context.Context, l Lease) (*routing.DrainLease, error) {
 	lease, err := l.ReadDrain(ctx)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the drain lease: %w", err)
+		return nil, unreadError{err}
 	case lease == nil:
-		return nil, errors.New("read the drain lease: there is none")
+		return nil, unreadError{errors.New("read drain lease: there is none")}
 	case lease.Unusable != "" && lease.Version != "":
 		return nil, errors.New("the drain lease cannot be used: " + lease.Unusable)
 	}
 	return lease, nil
 }
+
+// unreadError is of a lease that may be as it was.
+type unreadError struct{ error }
+
+func (e unreadError) Unwrap() error { return e.error }
 
 // heldBy says which other node has the lease; empty: it can be taken.
 func (d *Drainer) heldBy(s *routing.State, lease *routing.DrainLease) string {

@@ -163,6 +163,16 @@ func TestForce(t *testing.T) {
 		w.lease.failing(func(int, bool) (before, after error) { return errAway, nil })
 		w.lease.force(func(l *routing.DrainLease) { *l = routing.DrainLease{Unusable: "it does not exist"} })
 		time.Sleep(time.Second)
+		if st := b.engine.State().Drain; strings.HasPrefix(st.Lock, "nobody") {
+			t.Errorf("while the lease cannot be read its lock is %q", st.Lock)
+		}
+		w.lease.failing(func(_ int, write bool) (before, after error) {
+			if write {
+				return errAway, nil
+			}
+			return nil, nil
+		})
+		time.Sleep(time.Minute)
 		if st := b.engine.State().Drain; !strings.HasPrefix(st.Lock, "nobody: ") {
 			t.Errorf("without a lease its lock is %q", st.Lock)
 		}

@@ -93,6 +93,8 @@ func (k *Kubernetes) leaseError(err error) error {
 		return fmt.Errorf("the API server does not allow it (%s): %w", manifestHint, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server does not accept the credentials: %w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the API server does not answer: %w", err)
 	}
 	return lasting(err)
 }
