@@ -166,8 +166,14 @@ func TestOneAfterAnother(t *testing.T) {
 				if err := w.nodes[i].drain(routing.DrainRequest{}).wait(t, limit); err != nil {
 					t.Fatalf("%s by itself: %v", name, err)
 				}
+				if st := w.nodes[i].engine.State().Drain; st == nil || st.Progress.Phase != routing.DrainDone {
+					t.Errorf("%s, which has said that it is drained, shows %+v", name, st)
+				}
 				if err := w.nodes[i].undrain("").wait(t, limit); err != nil {
 					t.Fatal(err)
+				}
+				if st := w.nodes[i].engine.State().Drain; st != nil {
+					t.Errorf("%s, which has said that it is undrained, shows %+v", name, st)
 				}
 				if err := a.drain(routing.DrainRequest{Node: name}).wait(t, limit); err != nil {
 					t.Fatalf("%s from afar: %v", name, err)

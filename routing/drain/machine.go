@@ -48,6 +48,16 @@ func (d *Drainer) tell(st *routing.DrainStatus) {
 	d.logOnce(now, st)
 }
 
+// shown waits until whoever asks is shown the newest status: who is told that it is
+// done asks next. That takes one pass; where it does not come, nobody waits for it.
+func (d *Drainer) shown(ctx context.Context) {
+	for until := time.Now().Add(time.Second); d.opt.Engine.State().Drain != d.status && time.Now().Before(until); {
+		if d.pause(ctx, until) != nil {
+			return
+		}
+	}
+}
+
 // logOnce logs each phase and step, and what is not so any more.
 func (d *Drainer) logOnce(now progress, st *routing.DrainStatus) {
 	if now == d.said {

@@ -56,6 +56,7 @@ func (d *Drainer) drain(ctx context.Context) {
 		d.rec.Phase, d.rec.Since = routing.DrainDone, time.Now()
 		d.mustSave()
 		d.say("drained: "+proof, d.seen)
+		d.shown(ctx)
 	}
 }
 

@@ -105,6 +105,7 @@ func (d *Drainer) over(ctx context.Context) {
 	d.cause = nil
 	d.mustSave()
 	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
+	d.shown(ctx)
 	d.logOnce(progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}, st)
 	d.finish(err, st)
 }
