@@ -157,17 +157,21 @@ func TestDiskFails(t *testing.T) {
 				t.Errorf("after %v: %v", after, err)
 			}
 			if err == nil {
-				err = n.undrain("").wait(t, limit)
+				c = n.undrain("")
+				err = c.wait(t, limit)
 				if err != nil {
 					t.Error(err)
 				}
+			}
+			if after > 0 && !strings.Contains(c.last().Progress.Message, "a restart would take it out again") {
+				t.Errorf("after %v nobody is told that it could not be saved: %+v", after, c.last().Progress)
 			}
 			if err := errors.Join(os.Remove(n.dir), os.Mkdir(n.dir, 0o700)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
 			n.free()
-			if after > 0 && !strings.Contains(n.log.String(), "drain not saved") {
+			if after > 0 && !strings.Contains(n.log.String(), "drain not forgotten") {
 				t.Errorf("log:\n%s", n.log)
 			}
 		})

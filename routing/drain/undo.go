@@ -103,7 +103,10 @@ func (d *Drainer) over(ctx context.Context) {
 	}
 	d.rec = record{Request: d.rec.Request, Phase: routing.DrainEnded, Releasing: d.rec.Releasing, Overridden: d.rec.Overridden}
 	d.cause = nil
-	d.mustSave()
+	if failed := d.save(); failed != nil {
+		d.log.Error("drain not forgotten", "error", failed)
+		st.Progress.Message += fmt.Sprintf("; but not on disk (%v): a restart would take it out again, put that right first", failed)
+	}
 	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
 	d.shown(ctx)
 	d.logOnce(progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}, st)
