@@ -165,3 +165,19 @@ func TestQuiet(t *testing.T) {
 		t.Errorf("with an update that waits: %q", got)
 	}
 }
+
+// TestCostsNameWhatGoesAlong: a class on the link of one that is drained is named,
+// unless it was asked for.
+func TestCostsNameWhatGoesAlong(t *testing.T) {
+	s := twoNodes(true)
+	s.Config.Config.Classes = append(s.Config.Config.Classes, routing.Class{Name: "backup", Link: "pod0"})
+	for _, tc := range []struct {
+		classes []string
+		want    bool
+	}{{nil, false}, {[]string{"pod-pod"}, true}, {[]string{"world-pod"}, false}, {[]string{"pod-pod", "backup"}, false}} {
+		said := strings.Join(costs(s, &routing.DrainRequest{Classes: tc.classes}), "\n")
+		if got := strings.Contains(said, "the same links is taken out too: backup"); got != tc.want {
+			t.Errorf("of %v: %s", tc.classes, said)
+		}
+	}
+}

@@ -38,7 +38,20 @@ func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
 			said = append(said, fmt.Sprintf("pod to pod traffic of this node moves from %s to %s, and shares it with what else is there", p.Link, p.Fallback.Link))
 		}
 	}
+	if names := along(cfg, req.Classes, links); len(names) > 0 {
+		said = append(said, fmt.Sprintf("what is on the same links is taken out too: %s", list(names)))
+	}
 	return said
+}
+
+// along are the classes that nobody named, but whose link is taken out.
+func along(cfg *routing.Config, named, links []string) (names []string) {
+	for i := range cfg.Classes {
+		if c := &cfg.Classes[i]; len(named) > 0 && slices.Contains(links, c.Link) && !slices.Contains(named, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 func prefixes(n int) string {
