@@ -179,7 +179,7 @@ func (j *judge) strangers() {
 		j.add("there is no BGP session with %s, so that nobody knows whether it is drained: bring it back first", list(silent))
 	}
 	if mesh := j.cfg.BGP != nil && j.cfg.BGP.Mesh != nil; !mesh && len(j.Inventory.Nodes) > 1 {
-		j.add("there is neither a Kubernetes API nor a BGP mesh, by which the other nodes could say whether they are drained: see to that yourself")
+		j.add("there is neither a Kubernetes API nor a BGP mesh, by which nodes tell each other that they are drained: another one may be, and all go on sending to this one's pods by its class links; see to that yourself")
 	}
 }
 
