@@ -131,14 +131,10 @@ func (j *judge) remembered(how string) {
 	}
 }
 
-// protected: of the nodes that the configuration protects, no other may be away. For
-// a node that follows its cordon, others that are cordoned are not: of several the
-// lock decides.
+// protected: of the nodes that the configuration protects, no other may be away,
+// whether this one is protected or not. For a node that follows its cordon, others
+// that are cordoned are not: of several the lock decides.
 func (j *judge) protected() {
-	self := j.Inventory.Node(j.Node)
-	if !self.Protected {
-		return
-	}
 	for i := range j.Inventory.Nodes {
 		n := &j.Inventory.Nodes[i]
 		if n.Name == j.Node || !n.Protected {
@@ -146,11 +142,11 @@ func (j *judge) protected() {
 		}
 		switch {
 		case n.NotReady:
-			j.add("%s is protected by drain.protect.selector as this node is, and not Ready: bring it back first", n.Name)
+			j.add("%s is protected by drain.protect.selector, and not Ready: bring it back first", n.Name)
 		case n.Cordoned && !j.req.Cordon:
-			j.add("%s is protected by drain.protect.selector as this node is, and cordoned: uncordon it first", n.Name)
+			j.add("%s is protected by drain.protect.selector, and cordoned: uncordon it first", n.Name)
 		case slices.Contains(j.Plan.Drained, n.Name) && j.locked && n.Name != j.req.Holder:
-			j.add("%s is protected by drain.protect.selector as this node is, and drained: undrain it first", n.Name)
+			j.add("%s is protected by drain.protect.selector, and drained: undrain it first", n.Name)
 		}
 	}
 }

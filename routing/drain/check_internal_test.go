@@ -70,16 +70,19 @@ func TestUnsafe(t *testing.T) {
 		}, []string{"k8s-2 is drained, or about to be (the drain lease is gone, but said so)", "no other node"}},
 		{"lease not read", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain = nil }, []string{"kube-system/netclass-drain has not been read"}},
 		{"bad lease", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Unusable = "garbage" }, []string{"garbage"}},
-		{"cordoned", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[1].Cordoned = true }, []string{"k8s-2 is protected by drain.protect.selector as this node is, and cordoned"}},
+		{"cordoned", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[1].Cordoned = true }, []string{"k8s-2 is protected by drain.protect.selector, and cordoned"}},
 		{"both cordoned", kube, func(s *routing.State, req *routing.DrainRequest) {
 			req.Cordon, s.Inventory.Nodes[1].Cordoned = true, true
 		}, nil},
 		{"not Ready", kube, func(s *routing.State, req *routing.DrainRequest) {
 			req.Cordon, s.Inventory.Nodes[1].NotReady = true, true
-		}, []string{"k8s-2 is protected by drain.protect.selector as this node is, and not Ready", "no other node that is ready"}},
+		}, []string{"k8s-2 is protected by drain.protect.selector, and not Ready", "no other node that is ready"}},
 		{"not protected", kube, func(s *routing.State, _ *routing.DrainRequest) {
-			s.Inventory.Nodes[0].Protected, s.Inventory.Nodes[1].Cordoned = false, true
+			s.Inventory.Nodes[1].Protected, s.Inventory.Nodes[1].Cordoned = false, true
 		}, nil},
+		{"not protected itself", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Inventory.Nodes[0].Protected, s.Inventory.Nodes[1].Cordoned = false, true
+		}, []string{"k8s-2 is protected by drain.protect.selector, and cordoned: uncordon it first"}},
 		{"silent", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Peers[0].Session.State = routing.Active },
 			[]string{"no BGP session with k8s-2", "no other node that is ready"}},
 		{"doubt", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Peers[0].Session.Doubt = true }, []string{"no BGP session with k8s-2"}},
@@ -87,7 +90,7 @@ func TestUnsafe(t *testing.T) {
 		{"last announcer", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Services[0].Nodes = []string{"k8s-1"} },
 			[]string{"this node alone has a ready endpoint of shop/web"}},
 		{"last that is Ready", kube, func(s *routing.State, _ *routing.DrainRequest) {
-			s.Inventory.Nodes[0].Protected, s.Inventory.Nodes[1].NotReady = false, true
+			s.Inventory.Nodes[1].Protected, s.Inventory.Nodes[1].NotReady = false, true
 		}, []string{"no other node that is ready"}},
 		{"no announcer", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Services[0].Nodes = []string{"k8s-2"} }, nil},
 		{"other class", kube, func(s *routing.State, req *routing.DrainRequest) {
