@@ -62,6 +62,7 @@ func (c *cluster) status(d *lab.Netclassd, words ...string) {
 // TestDrainKubernetes drains over a real API server: a node that is not the one that
 // is asked, one at a time, past an API that goes away, and by cordon.
 func TestDrainKubernetes(t *testing.T) {
+	t.Parallel()
 	c, a := startDrainsWithAPI(t)
 	one, two, three := c.daemons[0], c.daemons[1], c.daemons[2]
 	tr := c.traffic([2]int{1, 2}, [2]int{2, 3}, [2]int{3, 1})

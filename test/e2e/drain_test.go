@@ -160,7 +160,7 @@ func TestDrainSurvives(t *testing.T) {
 	c.must(c.paths(2, false))
 	// Whose session is away is still known to be drained.
 	c.must(two.Kill())
-	time.Sleep(2 * restartTime)
+	time.Sleep(restartTime + time.Second)
 	c.said(c.daemons[0], []string{"drain"}, true, "k8s-2 is drained")
 	c.must(c.daemons[0].Restart())
 	c.within(convergence, "its socket", func() error { _, err := c.daemons[0].Ctl(t.Context(), "status"); return err })

@@ -119,6 +119,7 @@ func (c *cluster) inventory(d *lab.Netclassd, words ...string) {
 // TestKubernetes routes with the nodes of a real API server, boots a node while
 // that is away, and loses a node.
 func TestKubernetes(t *testing.T) {
+	t.Parallel()
 	c, a := startWithAPI(t)
 	c.sessionsUp(convergence)
 	d := c.daemons[0]

@@ -41,7 +41,7 @@ var mutations = []mutation{
 	{"one batch across stages", []edit{{"routing/engine/apply.go",
 		"for len(ops) > 0 && ops[0].Stage == stage {", "for len(ops) > 0 && (ops[0].Stage == stage || true) {"}}},
 	{"a failed stage stops nothing", []edit{{"routing/engine/apply.go",
-		"stopped[scopeOf(op)] = true", "stopped[scopeOf(op)] = false"}}},
+		"stopped[scopeOf(op)] = true\n\t\t\t\trefused++", "stopped[scopeOf(op)] = false\n\t\t\t\trefused++"}}},
 	{"a default stays beside a fence that is refused", []edit{{"routing/engine/apply.go",
 		"if stage == routing.StageFence && errs != nil {", "if stage == routing.StageFence && errs == nil {"}}},
 	{"a throw goes in where the guard is refused", []edit{{"routing/engine/apply.go",
