@@ -104,6 +104,22 @@ func (c *Config) DrainLinks(classes []string) (links, unknown []string) {
 	return slices.Compact(links), unknown
 }
 
+// ImportLinks returns the links over which routers tell of networks for a table,
+// sorted; of no table, for any.
+func (c *Config) ImportLinks(table string) (links []string) {
+	if c.BGP == nil {
+		return nil
+	}
+	for i := range c.BGP.Upstreams {
+		u := &c.BGP.Upstreams[i]
+		if slices.ContainsFunc(u.Import, func(in Import) bool { return table == "" || in.Table == table }) {
+			links = append(links, u.Link)
+		}
+	}
+	slices.Sort(links)
+	return slices.Compact(links)
+}
+
 // drainable returns the links that carry something a drain can take out, sorted.
 func (c *Config) drainable() []string {
 	var links []string

@@ -39,16 +39,22 @@ func (m *maker) drained(link string, step routing.DrainStep) bool {
 	return m.in.Draining.Step >= step && slices.Contains(m.drains, link)
 }
 
-// defaultOut reports whether a drain takes out the default of a table.
-func (m *maker) defaultOut(d *routing.Default) bool {
-	return m.drained(d.Link, routing.DrainDefault) && !m.in.Draining.KeepEgress
+// egressOut reports whether a drain takes out the ways out by a link: the default
+// and the networks that its routers tell of.
+func (m *maker) egressOut(link string) bool {
+	return m.drained(link, routing.DrainDefault) && !m.in.Draining.KeepEgress
 }
 
 // takenOut says what a drain has taken out of a table; "" when nothing.
 func (m *maker) takenOut(t *routing.Table) string {
 	var what []string
-	if d := t.Routes.Default; d != nil && m.defaultOut(d) {
+	if d := t.Routes.Default; d != nil && m.egressOut(d.Link) {
 		what = append(what, "the default over "+d.Link)
+	}
+	for _, link := range m.cfg.ImportLinks(t.Name) {
+		if m.egressOut(link) {
+			what = append(what, "what is imported over "+link)
+		}
 	}
 	if p := t.Routes.Peers; p != nil && m.drained(p.Link, routing.DrainPaths) {
 		what = append(what, "the class paths over "+p.Link)

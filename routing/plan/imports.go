@@ -13,7 +13,8 @@ const importsKept = 1000
 
 // imports plans the networks that routers announce and that the configuration
 // takes into a table. They last as long as the session does: unlike a peer's they
-// are not held through a restart, neither the router's nor ours.
+// are not held through a restart, neither the router's nor ours. A drain takes them
+// out with the default: they are as much a way out by that link.
 func (m *maker) imports() {
 	m.strayImports()
 	if m.cfg.BGP == nil {
@@ -58,7 +59,7 @@ func (m *maker) importFrom(u *routing.Upstream, f routing.Family, peering *routi
 		if why == "" {
 			why = m.importHop(u.Link, f, path.NextHop)
 		}
-		if why == "" {
+		if why == "" && !m.egressOut(u.Link) { // else what it says is right all the same
 			why = m.takeImport(routing.Route{
 				Table: table.ID, Dst: path.Prefix, Metric: routing.MetricImport, Via: path.NextHop, Link: u.Link,
 			})

@@ -210,3 +210,37 @@ func TestStrayImportGoesAtOnce(t *testing.T) {
 	}
 	t.Errorf("it stays:\n%s", opsText(ops))
 }
+
+// A drain takes imports out with the default, or leaves both; undrained they are
+// back. What is told is accepted all the same.
+func TestDrainTakesImports(t *testing.T) {
+	w := importing()
+	w.Config.Tables[0].Routes.Default = nil
+	w.hears("udm", "10.47.0.254", "172.16.0.0/12")
+	healthy := w.settle()
+	w.Draining = routing.Draining{Step: routing.DrainMesh}
+	if c := changes(healthy, w.make(), routing.IPv4); c != "" {
+		t.Errorf("before the step:\n%s", c)
+	}
+	w.Draining = routing.Draining{Step: routing.DrainPaths, KeepEgress: true, Classes: []string{"world-pod"}}
+	if c := changes(healthy, w.make(), routing.IPv4); c != "" {
+		t.Errorf("with the way out kept:\n%s", c)
+	}
+	w.Draining = routing.Draining{Step: routing.DrainDefault, Classes: []string{"pod-pod"}}
+	if c := changes(healthy, w.make(), routing.IPv4); c != "" {
+		t.Errorf("of another link:\n%s", c)
+	}
+	w.Draining = routing.Draining{Step: routing.DrainDefault, Classes: []string{"world-pod"}}
+	p := w.make()
+	const route = "172.16.0.0/12 via 10.47.0.254 dev ingress0 table 47 metric 500"
+	wantChanges(t, "drained", changes(healthy, p, routing.IPv4), "- "+route)
+	if st := peerStatus(t, p, "udm", routing.IPv4); len(st.Accepted) != 1 || st.RefusedCount != 0 {
+		t.Errorf("accepted %v, refused %v", st.Accepted, st.Refused)
+	}
+	if st := p.Tables[0]; st.Health != routing.Drained || st.Reason != "taken out by a drain of this node: what is imported over ingress0" {
+		t.Errorf("%s: %s", st.Health, st.Reason)
+	}
+	w.settle()
+	w.Draining = routing.Draining{}
+	wantText(t, "back", opsText(plan.Diff(w.make(), w.Kernel)), "peers: add route "+route)
+}

@@ -150,7 +150,7 @@ func (m *maker) ownSource(id routing.TableID) *routing.Own {
 // peer: one lost peer must not take egress from every node.
 func (m *maker) defaultRoute(t *routing.Table, f routing.Family, fenced string, wait func(what, why string)) {
 	d := t.Routes.Default
-	if d == nil || !d.Gateway.Of(f).Given() || m.defaultOut(d) {
+	if d == nil || !d.Gateway.Of(f).Given() || m.egressOut(d.Link) {
 		return
 	}
 	dst := f.Default()
