@@ -171,11 +171,11 @@ func (v *View) arrival(what string, a netip.Addr) (source, string) {
 	case why == "" && v.self != nil && within(v.self.PodCIDRs, a):
 		return source{what: what, src: a, iif: pod.iif}, ""
 	}
-	if name := v.networkOf(a); name != "" && why == "" && !v.inhabits(v.network(name, f)) {
+	if name := v.networkOf(a); name != "" && why == "" && v.importedAs(a) == "" && !v.inhabits(v.network(name, f)) {
 		return source{what: what, src: a, iif: pod.iif}, "" // a pod answers for it
 	}
 	back := fib.Flow{Dst: a}
-	if why == "" && (v.podAddress(a) || v.outside(a) && v.linkOf(routing.World) != "") {
+	if why == "" && (v.podAddress(a) || v.importedAs(a) != "" || v.outside(a) && v.linkOf(routing.World) != "") {
 		back.Src, back.IIF = pod.src, pod.iif // it is pods that such packets are for
 	}
 	r := v.fib.Lookup(back, fib.Stack)

@@ -89,7 +89,7 @@ func worse(a, b routing.PromiseState) bool { return ranks[a] > ranks[b] }
 // arrive; and an answer that the routes do not explain proves nothing. Where by
 // choice nothing is guarded, that packets to nobody go to the router is no news.
 func (v *View) prove(proof *routing.RouterProof, check *Check, a routing.Answer, model *fib.Result, choice bool) bool {
-	if check.promise != proofOnly && v.outside(check.Flow.Dst) {
+	if check.promise != proofOnly && v.beyond(check.Flow.Dst) {
 		return false
 	}
 	if check.promise == proofOnly {

@@ -43,8 +43,12 @@ func (v *View) has(network string, f routing.Family) bool {
 
 func (v *View) promised(c *routing.Class, t routing.Traffic, f routing.Family) promised {
 	p := promised{class: c, traffic: t, family: f}
-	if t.From == routing.World {
-		p.why = "by which link the world's packets come in is decided outside"
+	if v.far(t.From) {
+		who := "the world"
+		if t.From != routing.World {
+			who = t.From
+		}
+		p.why = "by which link " + who + "'s packets come in is decided outside"
 		return p
 	}
 	if p.from, p.why = v.source(t.From, f); p.why != "" {

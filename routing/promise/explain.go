@@ -27,7 +27,7 @@ func (v *View) Explain(e *routing.Explanation, kernel routing.Answer) {
 		e.Class, e.Link, e.Traffic = c.Name, c.Link, t
 	}
 	v.verdict(e, c, r)
-	if e.Flow.IIF != "" && e.Verdict != routing.VerdictWrongLink && !v.outside(e.Flow.Dst) {
+	if e.Flow.IIF != "" && e.Verdict != routing.VerdictWrongLink && !v.beyond(e.Flow.Dst) {
 		if why := v.router(e.Flow, v.answer(datapath), &datapath); why != "" {
 			e.Verdict, e.Reason, e.Failed = routing.VerdictWrongLink, why+", by bpf_fib_lookup", true
 		}
@@ -61,7 +61,7 @@ func (v *View) verdict(e *routing.Explanation, c *routing.Class, model fib.Resul
 	e.Verdict, e.Reason = routing.VerdictOK, "no class promises anything about it"
 	switch a.Outcome {
 	case routing.OutcomeForward:
-		if v.outside(e.Flow.Dst) {
+		if v.beyond(e.Flow.Dst) {
 			return
 		}
 		if why := v.router(e.Flow, a, &model); why != "" {
@@ -84,10 +84,10 @@ func (v *View) withMTU(a routing.Answer) routing.Answer {
 	return a
 }
 
-// somebody reports whether an address is a node's, a node's pod's, or one of the
-// world.
+// somebody reports whether an address is a node's, a node's pod's, or one behind a
+// router.
 func (v *View) somebody(a netip.Addr) bool {
-	return v.nodes[a] != "" || v.podAddress(a) || v.outside(a)
+	return v.nodes[a] != "" || v.podAddress(a) || v.beyond(a)
 }
 
 // classOf returns the class that a flow belongs to, and the traffic of it. One

@@ -24,6 +24,8 @@ type world struct {
 	ledger *routing.Ledger
 	// real is the kernel that answers; nil: as the picture has it.
 	real *routing.Kernel
+	// imports are what the router on ingress0 tells of, by its own address.
+	imports []netip.Prefix
 	// draining is how far the node is taken out.
 	draining routing.Draining
 }
@@ -144,6 +146,13 @@ func (w *world) converge(sessions bool) {
 			}
 			in.Peerings = append(in.Peerings, p)
 		}
+	}
+	if len(w.imports) > 0 {
+		p := routing.Peering{Key: routing.SessionKey{Peer: "udm", Family: routing.IPv4}, Synced: true}
+		for _, dst := range w.imports {
+			p.Paths = append(p.Paths, routing.Path{Prefix: dst, NextHop: ip("10.47.0.254")})
+		}
+		in.Peerings = append(in.Peerings, p)
 	}
 	w.plan = plan.Make(in)
 	w.kernel = w.kernel.After(plan.Diff(w.plan, w.kernel))

@@ -95,7 +95,7 @@ type judgement struct {
 
 // judge says what an answer means for a flow of a class.
 func (v *View) judge(c *routing.Class, flow routing.Flow, a routing.Answer, model fib.Result) judgement {
-	inside := !v.outside(flow.Dst)
+	inside := !v.beyond(flow.Dst)
 	if inside {
 		if why := v.router(flow, a, &model); why != "" {
 			return judgement{routing.VerdictWrongLink, why, true}
@@ -106,6 +106,9 @@ func (v *View) judge(c *routing.Class, flow routing.Flow, a routing.Answer, mode
 		return judgement{verdict: routing.VerdictOK}
 	case a.Outcome == routing.OutcomeLocal:
 		return judgement{routing.VerdictWrongLink, "it is delivered on this node" + by(&model, a), true}
+	}
+	if why := v.misled(c, a, &model); why != "" {
+		return judgement{routing.VerdictWrongLink, why, true}
 	}
 	want := v.intended().Lookup(fib.Flow(flow), fib.Stack)
 	due := want.Action == fib.Forward

@@ -17,13 +17,13 @@ import (
 // the worst case of each must not be answered with a router: an address that no
 // route leads to, and in turn every peer's pod and addresses.
 
-// inside lists the networks that the classes carry traffic between, without the
-// world. One that no node is in, as those of Services, is not routed as such.
+// inside lists the networks that the classes carry traffic between, without what is
+// behind routers. One that no node is in, as those of Services, is not routed as such.
 func (v *View) inside() []string {
 	var names []string
 	for i := range v.Config.Classes {
 		for _, t := range v.Config.Classes[i].Traffic {
-			if t.From == routing.World || t.To == routing.World {
+			if v.far(t.From) || v.far(t.To) {
 				continue
 			}
 			for _, name := range []string{t.From, t.To} {

@@ -115,6 +115,9 @@ func (v *View) targets(network string, f routing.Family) (targets []*target, why
 		}
 		return []*target{{what: "the world", addr: a}}, ""
 	}
+	if v.imports(network) {
+		return v.importTargets(network, f), ""
+	}
 	prefixes := v.network(network, f)
 	targets = v.among(prefixes)
 	known := len(targets) > 0
@@ -193,19 +196,25 @@ func (v *View) outside(a netip.Addr) bool {
 			return false
 		}
 	}
+	return !v.onLink(a) && v.nodes[a] == ""
+}
+
+// onLink reports whether an address is in a network that a link of this node or of
+// a class is in.
+func (v *View) onLink(a netip.Addr) bool {
 	for i := range v.Kernel.Links {
 		for _, l := range v.Kernel.Links[i].Addrs {
 			if l.Prefix.Contains(a) {
-				return false
+				return true
 			}
 		}
 	}
 	for _, networks := range v.Plan.Links {
 		if within(networks, a) {
-			return false
+			return true
 		}
 	}
-	return v.nodes[a] == ""
+	return false
 }
 
 // host returns an address in a prefix that stands for a host: not the network's

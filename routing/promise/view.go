@@ -36,6 +36,7 @@ type View struct {
 	// gateways are the routers that the configuration names, others the next hops
 	// of default routes.
 	gateways, others map[hop]bool
+	inner            []string // networks that classes carry traffic between
 
 	fib      *fib.FIB
 	carrier  func() *fib.FIB // of a kernel that ignores routes without carrier
@@ -73,6 +74,7 @@ func New(in Inputs) *View {
 	}
 	v.findPlaces()
 	v.findGateways()
+	v.inner = v.inside()
 	v.promises = v.enumerate()
 	return v
 }
@@ -192,8 +194,12 @@ func (v *View) linkClass(link string) *routing.Class {
 }
 
 // leadsOut reports whether a link may have a router on it: some class of it
-// carries traffic of the world, or it is no class's.
+// carries traffic of the world, a router on it tells of networks, or it is no
+// class's.
 func (v *View) leadsOut(link string) bool {
+	if slices.Contains(v.Config.ImportLinks(""), link) {
+		return true
+	}
 	known := false
 	for i := range v.Config.Classes {
 		if c := &v.Config.Classes[i]; c.Link == link {
