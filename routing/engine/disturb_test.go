@@ -202,6 +202,6 @@ func (r *rig) calm() {
 	r.setNodes(seedNodes(r.t)...)
 	r.engine.Configure(seedConfig(r.t), routing.ConfigStatus{}, nil)
 	r.wait(15 * time.Second)
-	r.establish("k8s-2", "k8s-3")
+	r.establish("udm", "k8s-2", "k8s-3")
 	r.wait(15 * time.Second)
 }

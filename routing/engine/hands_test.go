@@ -212,6 +212,7 @@ type fakeSpeaker struct {
 	status   routing.SpeakerStatus
 	onSet    func(*routing.Speak)
 	hung     bool   // it confirms nothing
+	away     bool   // no router answers
 	closed   []bool // each Close, with CEASE or not
 }
 
@@ -232,11 +233,15 @@ func (s *fakeSpeaker) Set(ctx context.Context, want *routing.Speak) error {
 	}
 	s.sessions = nil
 	if want != nil {
-		for _, n := range want.Neighbors {
+		for i, n := range want.Neighbors {
 			if o, ok := old[n.Key]; ok {
 				s.sessions = append(s.sessions, o)
 			} else {
-				s.sessions = append(s.sessions, routing.Session{Key: n.Key, Since: time.Now()})
+				n := routing.Session{Key: n.Key, Since: time.Now()}
+				if want.Neighbors[i].Upstream && !s.away {
+					n.State, n.EndOfRIB = routing.Established, true
+				}
+				s.sessions = append(s.sessions, n)
 			}
 		}
 	}

@@ -91,7 +91,7 @@ func (e *Engine) retry(cfg *routing.Config) time.Duration {
 	if e.failures > 0 {
 		next = e.backoff()
 	}
-	if due, ok := e.sessions.due(); ok {
+	if due, ok := e.sessions.due(time.Now()); ok {
 		next = min(next, time.Until(due))
 	}
 	if due, ok := e.fights.due(time.Now()); ok {

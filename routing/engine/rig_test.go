@@ -114,7 +114,11 @@ func (r *rig) establish(nodes ...string) {
 func (r *rig) up(s *routing.Session, endOfRIB bool) {
 	s.State, s.Since, s.EndOfRIB, s.Cause, s.PeerRestartTime = routing.Established, time.Now(), endOfRIB, routing.CauseNone, 10*time.Second
 	s.Paths = nil
-	for _, p := range r.nodes.Load().Node(s.Key.Peer).PodCIDRs {
+	n := r.nodes.Load().Node(s.Key.Peer)
+	if n == nil {
+		return // a router
+	}
+	for _, p := range n.PodCIDRs {
 		if routing.FamilyOf(p.Addr()) == s.Key.Family {
 			s.Paths = append(s.Paths, routing.Path{Prefix: p, NextHop: hopOf(s.Key.Peer, s.Key.Family)})
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -39,7 +40,8 @@ type session struct {
 	vigil    uint64 // the number of the newest
 	endVigil context.CancelFunc
 	lastSeen routing.Session
-	seen     bool // the speaker has said something of it
+	seen     bool      // the speaker has said something of it
+	downAt   time.Time // since when it is down
 }
 
 func (ss *sessions) init(k Kernel, wake func()) {
@@ -56,7 +58,7 @@ const trustAgain = 2 * time.Second
 // newSession begins as held: what the kernel has of it may come from before our
 // start.
 func newSession(n routing.Neighbor, now time.Time) *session {
-	s := &session{neighbor: n}
+	s := &session{neighbor: n, downAt: now}
 	s.held = s.holdTime() > 0
 	s.synced = !s.held
 	s.until = now.Add(s.holdTime())
@@ -188,7 +190,7 @@ func (s *session) answers(now time.Time, yes bool) {
 // ended decides by the cause whether the paths of a session outlive it.
 func (s *session) ended(now time.Time, cause routing.DownCause) {
 	silent := s.silent
-	s.up, s.cause, s.doubt, s.silent, s.lost = false, cause, false, false, ""
+	s.up, s.cause, s.doubt, s.silent, s.lost, s.downAt = false, cause, false, false, "", now
 	s.stopVigil()
 	hold := min(s.holdTime(), s.offered)
 	if silent || cause == routing.CauseCease || cause == routing.CauseError || hold <= 0 {
@@ -217,10 +219,12 @@ func (s *session) why() string {
 		return "it does not answer on " + s.neighbor.Link
 	case s.up || len(s.paths) > 0:
 		return ""
-	case s.cause == routing.CauseNone:
+	case s.cause == routing.CauseNone && s.lastSeen.Detail == "":
 		return "no session yet"
+	case s.cause == routing.CauseNone:
+		return "no session yet (" + s.lastSeen.Detail + ")"
 	}
-	return "its session is down (" + s.cause.String() + ")" + s.lost
+	return "its session is down (" + cmp.Or(s.lastSeen.Detail, s.cause.String()) + ")" + s.lost
 }
 
 // drop forgets the paths: the fallback carries on.
@@ -246,8 +250,9 @@ func merge(old, fresh []routing.Path) []routing.Path {
 	return all
 }
 
-// due returns when the next hold, wait for end-of-RIB or wait for trust is over.
-func (ss *sessions) due() (due time.Time, any bool) {
+// due returns when the next hold, wait for end-of-RIB, for trust or for a router is
+// over, of those that are not yet.
+func (ss *sessions) due(now time.Time) (due time.Time, any bool) {
 	soonest := func(t time.Time) {
 		if !any || t.Before(due) {
 			due, any = t, true
@@ -259,6 +264,9 @@ func (ss *sessions) due() (due time.Time, any bool) {
 		}
 		if s.silent && !s.trustAt.IsZero() {
 			soonest(s.trustAt)
+		}
+		if late := s.downAt.Add(comesUp); s.neighbor.Upstream && !s.up && now.Before(late) {
+			soonest(late)
 		}
 	}
 	return due, any

@@ -41,6 +41,7 @@ func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing
 	}
 	e.fights.conditions(e.conditions.now, e.conditions.add)
 	e.violations(p)
+	e.routers(p)
 	s := e.newState(conf)
 	s.Verified = e.verifier.latest.Load()
 	s.Plan, s.Kernel, s.Pending = p, e.kernel, pending
