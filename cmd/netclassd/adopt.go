@@ -15,7 +15,6 @@ import (
 	"netclass.dev/routing"
 	"netclass.dev/routing/engine"
 	"netclass.dev/routing/kernel"
-	"netclass.dev/server"
 )
 
 // protocolNames are the RTPROT numbers that iproute2 has names for and whose
@@ -36,12 +35,12 @@ func adopt(cmd *cobra.Command, f *flags, protocol, table string, dry bool) error
 		return exitError{err, exitUsage}
 	}
 	if !dry {
-		// The daemon's lock: a running one writes the state directory.
-		lock, err := server.Listen(f.socket, "")
+		// A running daemon writes the state directory.
+		locks, err := lock(f)
 		if err != nil {
 			return fmt.Errorf("adopt: netclassd must not be running: %w", err)
 		}
-		defer lock.Close()
+		defer locks.Close()
 	}
 	list, err := adopting(config, f, a)
 	if err != nil {

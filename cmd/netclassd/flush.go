@@ -14,19 +14,21 @@ import (
 	"netclass.dev/routing/engine"
 	"netclass.dev/routing/intent"
 	"netclass.dev/routing/kernel"
-	"netclass.dev/server"
 )
 
 // flushTime bounds a flush; 50,000 routes take well under a second.
 const flushTime = time.Minute
 
 func flush(cmd *cobra.Command, f *flags) error {
-	// The daemon's lock: a running one would put everything back.
-	lock, err := server.Listen(f.socket, "")
+	if err := kernel.MayRoute(); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	// A running daemon would put everything back.
+	locks, err := lock(f)
 	if err != nil {
 		return fmt.Errorf("flush: netclassd must not be running: %w", err)
 	}
-	defer lock.Close()
+	defer locks.Close()
 
 	own, unknown := owned(cmd, f)
 	k, err := kernel.Open(kernel.Config{Log: slog.New(slog.DiscardHandler)})

@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +15,8 @@ const batchSize = 256
 
 // Apply carries out ops, which must not depend on each other's success: the
 // kernel goes on after a failed one. It returns nil when all succeeded, else one
-// error or nil for each op. Deleting what is gone already is a success.
+// error or nil for each op: the cause, as the caller knows the op. Deleting what is
+// gone already is a success.
 func (k *Kernel) Apply(ctx context.Context, ops []routing.Op) []error {
 	k.writeMu.Lock()
 	defer k.writeMu.Unlock()
@@ -65,7 +65,7 @@ func (a *applying) fail(op int, err error) {
 	if a.errs == nil {
 		a.errs = make([]error, len(a.ops))
 	}
-	a.errs[op] = fmt.Errorf("%s: %w", a.ops[op], err)
+	a.errs[op] = err
 }
 
 // add encodes an op behind the others of the batch. Nothing that is known to be

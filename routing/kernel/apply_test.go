@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +45,7 @@ func TestApplyGoesOn(t *testing.T) {
 		}
 		wantErr(t, errs[i], want)
 	}
-	if got, want := errs[1].Error(), "add route 10.2.0.0/16 via 10.77.0.2 dev pod0 table 47 metric 10: network is unreachable: Nexthop has invalid gateway"; got != want {
+	if got, want := errs[1].Error(), "network is unreachable: Nexthop has invalid gateway"; got != want {
 		t.Errorf("error reads %q, want %q", got, want)
 	}
 	if got := ours(n.dump(t), routing.ProtocolNetclass); len(got) != 2 {
@@ -70,7 +69,7 @@ func TestManyFailures(t *testing.T) {
 	for i, err := range errs {
 		if i == 1500 {
 			wantErr(t, err, nil)
-		} else if !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), ops[i].Route.Dst.String()) {
+		} else if !errors.Is(err, unix.EEXIST) {
 			t.Fatalf("op %d: %v", i, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,7 +20,11 @@ import (
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
 	"netclass.dev/test/lab"
+	"netclass.dev/test/need"
 )
+
+// claimWait is how long a daemon waits for one that may be ending.
+const claimWait = 2 * time.Second
 
 // TestSecondDaemon starts another daemon beside a running one, and one on the
 // socket that a killed one left.
@@ -33,6 +38,14 @@ func TestSecondDaemon(t *testing.T) {
 		out, err := c.one.Exec(t.Context(), lab.Built("netclassd"), args...)
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another netclassd (pid %d) holds it", c.d.PID())) {
 			c.broken("the second daemon said %q, %v", out, err)
+		}
+		// Nor with files of its own, in whatever container: the kernel is the same.
+		own := []string{"--config", c.d.ConfigFile, "--node", c.one.Name, "--socket", t.TempDir() + "/n.sock", "--state-dir", t.TempDir()}
+		for _, command := range [][]string{nil, {"flush"}, {"adopt", "--protocol=bird", "--table=47"}} {
+			out, err := c.one.Exec(t.Context(), lab.Built("netclassd"), append(own, command...)...)
+			if want := fmt.Sprintf("claim the network namespace: another netclassd (pid %d) holds it", c.d.PID()); err == nil || !strings.Contains(err.Error(), want) {
+				c.broken("netclassd %q with other files said %q, %v", command, out, err)
+			}
 		}
 		if _, err := c.status(); err != nil {
 			c.broken("the first no longer answers: %v", err)
@@ -57,7 +70,7 @@ func TestSecondDaemon(t *testing.T) {
 			c.must(err)
 			rivals = append(rivals, p)
 		}
-		c.within(repair, "one of them to refuse", func() error {
+		c.within(claimWait+repair, "one of them to refuse", func() error {
 			if rivals[0].Running() == rivals[1].Running() {
 				return fmt.Errorf("running: %v %v", rivals[0].Running(), rivals[1].Running())
 			}
@@ -71,6 +84,27 @@ func TestSecondDaemon(t *testing.T) {
 		c.converge()
 		c.unchanged("two daemons at once", want)
 	})
+}
+
+// TestUnprivileged starts the daemon without the one capability that it cannot do
+// without: it says so and ends, with a configuration or none.
+func TestUnprivileged(t *testing.T) {
+	t.Parallel()
+	c := bare(t, 1)
+	need.Program(t, "setpriv")
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	for _, text := range []string{"", "apiVersion: netclass.dev/v1alpha1\ntables: [{name: t, id: 9}]\n"} {
+		c.must(os.WriteFile(config, []byte(text), 0o644))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		for _, command := range []string{"", "flush"} {
+			out, err := c.Node(1).Exec(ctx, "setpriv", append(strings.Fields("--bounding-set=-net_admin "+lab.Built("netclassd")+" "+command),
+				"--config", config, "--socket", t.TempDir()+"/n.sock", "--state-dir", t.TempDir())...)
+			if err == nil || !strings.Contains(err.Error(), "exit status 1") || !strings.Contains(err.Error(), "needs the capability CAP_NET_ADMIN") {
+				t.Errorf("configuration %q, command %q: %q, %v", text, command, out, err)
+			}
+		}
+		cancel()
+	}
 }
 
 // TestStateDirectory runs the daemon where nothing can be saved: it works, and
