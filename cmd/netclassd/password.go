@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"netclass.dev/routing"
 )
@@ -18,21 +19,8 @@ const maxPassword = 80
 // read is left out: its sessions then wait, with a reason, and never run
 // without.
 func passwords(c *routing.Config, log *slog.Logger) map[string]routing.Secret {
-	if c.BGP == nil {
-		return nil
-	}
-	var files []string
-	if c.BGP.Mesh != nil {
-		files = append(files, c.BGP.Mesh.PasswordFile)
-	}
-	for i := range c.BGP.Upstreams {
-		files = append(files, c.BGP.Upstreams[i].PasswordFile)
-	}
 	read := make(map[string]routing.Secret)
-	for _, file := range files {
-		if file == "" {
-			continue
-		}
+	for _, file := range passwordFiles(c) {
 		p, err := readPassword(file)
 		if err != nil {
 			log.Error("password not read", "error", err)
@@ -41,6 +29,38 @@ func passwords(c *routing.Config, log *slog.Logger) map[string]routing.Secret {
 		read[file] = p
 	}
 	return read
+}
+
+// passwordFiles returns the files that a configuration names, each once.
+func passwordFiles(c *routing.Config) []string {
+	if c.BGP == nil {
+		return nil
+	}
+	var files []string
+	add := func(file string) {
+		if file != "" && !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	if c.BGP.Mesh != nil {
+		add(c.BGP.Mesh.PasswordFile)
+	}
+	for i := range c.BGP.Upstreams {
+		add(c.BGP.Upstreams[i].PasswordFile)
+	}
+	return files
+}
+
+// unread says of each password file that cannot be read why, for who loads the
+// configuration that names it.
+func unread(c *routing.Config, path string) []routing.Problem {
+	var list []routing.Problem
+	for _, file := range passwordFiles(c) {
+		if _, err := readPassword(file); err != nil {
+			list = append(list, routing.Problem{File: path, Message: err.Error() + ": its sessions wait, or go on with the last one"})
+		}
+	}
+	return list
 }
 
 // readPassword reads the first and only line of a file. Its errors name the

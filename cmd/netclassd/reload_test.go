@@ -92,6 +92,32 @@ classes: [{name: pod-pod, link: pod0, traffic: [{from: pods, to: pods}]}]
 	}
 }
 
+// TestReloadNamesPasswords: so is who names a password file that cannot be read.
+func TestReloadNamesPasswords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := `apiVersion: netclass.dev/v1alpha1
+tables: [{name: t, id: 9}]
+bgp:
+  asn: 64512
+  upstreams:
+  - {name: a, link: l, peerASN: 64513, address: {ipv4: 192.0.2.1}, passwordFile: gone}
+  - {name: b, link: l, peerASN: 64513, address: {ipv4: 192.0.2.2}, passwordFile: gone}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(io.Discard, routing.Log{})}
+	d.engine = engine.New(engine.Options{Log: slog.New(slog.DiscardHandler)})
+	d.health = health.New(d.engine.Look)
+	for _, validateOnly := range []bool{true, false} {
+		warnings, err := d.Reload(t.Context(), validateOnly)
+		want := filepath.Join(filepath.Dir(path), "gone")
+		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].String(), want) {
+			t.Errorf("validate only %v: %v, %v; want %s named once", validateOnly, warnings, err, want)
+		}
+	}
+}
+
 // TestFirstFault: a status has one line for what may be many faults.
 func TestFirstFault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")

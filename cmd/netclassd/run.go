@@ -209,7 +209,7 @@ func (d *daemon) Reload(_ context.Context, validateOnly bool) ([]routing.Problem
 		d.log.Info("configuration loaded", "config", d.config)
 		d.warn(warnings)
 	}
-	return faults(warnings), nil
+	return append(faults(warnings), unread(config, d.config)...), nil
 }
 
 // warn logs what is hardly meant so in the configuration that is in force.

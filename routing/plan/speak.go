@@ -211,7 +211,7 @@ func (m *maker) listen(a netip.Addr, link string) {
 
 // password returns the password in a file, or why there is none. A session that
 // should have one is not started without; one that has one keeps it while the
-// file cannot be read.
+// file cannot be read, and it is said that only this keeps it.
 func (m *maker) password(file string, key routing.SessionKey) (routing.Secret, string) {
 	if file == "" {
 		return "", ""
@@ -219,8 +219,10 @@ func (m *maker) password(file string, key routing.SessionKey) (routing.Secret, s
 	if p, ok := m.in.Passwords[file]; ok {
 		return p, ""
 	}
+	why := "password file " + file + " cannot be read"
 	if nb := m.spoken(key); nb != nil && nb.Password != "" {
+		m.condition("peer/"+key.String(), "PasswordNotRead", "%s: the session goes on with the last one until it is started anew", why)
 		return nb.Password, ""
 	}
-	return "", "password file " + file + " cannot be read"
+	return "", why
 }

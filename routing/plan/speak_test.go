@@ -271,6 +271,10 @@ func TestPasswords(t *testing.T) {
 	if n := neighbor(p, "k8s-2", routing.IPv4); n == nil || n.Password != "m" {
 		t.Errorf("a session that is up loses its password: %v", n)
 	}
+	wantSaid(t, p, "peer/k8s-2/ipv4 PasswordNotRead: password file mesh cannot be read", "peer/udm/ipv6 PasswordNotRead: password file udm cannot be read")
+	w.Speaking = nil
+	wantSaid(t, w.make(), "peer/k8s-2/ipv4 NoSession: no session with k8s-2: password file mesh cannot be read",
+		"peer/udm/ipv6 NoSession: no session with udm: password file udm cannot be read")
 	w.Passwords = map[string]routing.Secret{"mesh": "new", "udm": "u"}
 	if n := neighbor(w.make(), "k8s-2", routing.IPv4); n == nil || n.Password != "new" {
 		t.Errorf("a new password is not taken: %v", n)
