@@ -46,8 +46,8 @@ func TestDrainIsLeft(t *testing.T) {
 		{"drain k8s-3", syscall.SIGINT, 1, "netclassctl: interrupted; the drain of k8s-3 goes on: netclassctl nodes shows how far it is, netclassctl undrain k8s-3 takes it back\n"},
 		{"drain", syscall.SIGTERM, 1, "netclassctl: interrupted; the drain of k8s-1 goes on: netclassctl nodes shows how far it is, netclassctl undrain k8s-1 takes it back\n"},
 		{"undrain", syscall.SIGINT, 1, "netclassctl: interrupted; the undrain of k8s-1 goes on: netclassctl nodes shows how far it is\n"},
-		{"drain --timeout 200ms", 0, 5, "netclassctl: not done after 200ms; the drain of k8s-1 goes on: netclassctl nodes shows how far it is, netclassctl undrain k8s-1 takes it back\n"},
-		{"undrain --timeout 200ms", 0, 5, "netclassctl: not done after 200ms; the undrain of k8s-1 goes on: netclassctl nodes shows how far it is\n"},
+		{"drain --timeout 2s", 0, 5, "netclassctl: not done after 2s; the drain of k8s-1 goes on: netclassctl nodes shows how far it is, netclassctl undrain k8s-1 takes it back\n"},
+		{"undrain --timeout 2s", 0, 5, "netclassctl: not done after 2s; the undrain of k8s-1 goes on: netclassctl nodes shows how far it is\n"},
 	} {
 		child, out, stderr := start(t, append([]string{"--socket", socket}, strings.Fields(c.args)...)...)
 		until(t, out, "waiting for quiet")
