@@ -27,7 +27,7 @@ func (d *Drainer) claim(ctx context.Context) error {
 	if err := d.save(); err != nil {
 		return err
 	}
-	d.say(texts[routing.DrainClaim], nil)
+	d.say(stepText(d.opt.Engine.State(), &d.rec.Request, routing.DrainClaim), nil)
 	var err error
 	switch l := d.lease(); {
 	case d.rec.Marker:

@@ -36,7 +36,7 @@ func config() *routing.Config {
 		Cluster: &routing.Cluster{NodesFile: "nodes.yaml"},
 		BGP: &routing.BGP{
 			ASN: 64512, Mesh: &routing.Mesh{Link: "pod0"},
-			Upstreams: []routing.Upstream{{Name: "udm", Link: "ingress0"}},
+			Upstreams: []routing.Upstream{{Name: "udm", Link: "ingress0", Advertise: routing.Advertise{Networks: []string{"pods"}}}},
 		},
 		Drain: routing.Drain{
 			Grace: 10 * time.Second, Timeout: 5 * time.Minute, QuietPPS: 10, QuietFor: 5 * time.Second,

@@ -13,16 +13,6 @@ import (
 // the engine tries again meanwhile.
 const failTime = 5 * time.Second
 
-// texts say what each step does.
-var texts = map[routing.DrainStep]string{
-	routing.DrainClaim:    "the others are told",
-	routing.DrainShutdown: "routers are told that this node is about to go (GRACEFUL_SHUTDOWN)",
-	routing.DrainUpstream: "what was announced to routers is withdrawn",
-	routing.DrainMesh:     "the own pod CIDRs are withdrawn from the mesh: peers use their fallback",
-	routing.DrainDefault:  "the default is taken out",
-	routing.DrainPaths:    "the class paths are taken out",
-}
-
 // drain goes up the steps, from where it was.
 func (d *Drainer) drain(ctx context.Context) {
 	deadline := time.Now().Add(d.patience())
@@ -72,20 +62,26 @@ func whatOf(req *routing.DrainRequest) string {
 	return what
 }
 
-// climb takes the steps that are left.
+// climb takes the steps that are left. One that does nothing to these links is
+// passed over, but for the last: with it everything is out that can be.
 func (d *Drainer) climb(ctx context.Context, deadline time.Time) error {
-	// What routers are told is of no use to one that has never been told anything.
-	announcing := toRouters(d.opt.Engine.State(), &d.rec.Request) > 0
 	for step := max(d.rec.Step, routing.DrainShutdown); step <= routing.DrainPaths; step++ {
+		text := stepText(d.opt.Engine.State(), &d.rec.Request, step)
+		switch {
+		case text == "" && step < routing.DrainPaths:
+			continue
+		case text == "":
+			text = "that was all there is to take out"
+		}
 		d.rec.Step = step
 		if err := d.save(); err != nil {
 			return err
 		}
-		d.say(texts[step], nil)
+		d.say(text, nil)
 		if err := d.applied(ctx, deadline); err != nil {
 			return err
 		}
-		if step == routing.DrainShutdown && announcing {
+		if step == routing.DrainShutdown {
 			if err := d.grace(ctx, deadline); err != nil {
 				return err
 			}

@@ -13,7 +13,8 @@ import (
 // stuckTime is how often it is said again what an undrain waits for.
 const stuckTime = 5 * time.Second
 
-// back are the steps of going back: routes, then mesh, then routers.
+// back are the steps of going back: routes, then mesh, then routers. One that does
+// nothing to the links of a drain is passed over.
 var back = []routing.DrainStep{routing.DrainMesh, routing.DrainUpstream, routing.DrainClaim}
 
 // undo goes down the steps, each confirmed before the next, and frees the lock.
@@ -26,12 +27,13 @@ func (d *Drainer) undo(ctx context.Context) {
 		}
 	}
 	for _, step := range back {
-		if d.rec.Step <= step {
+		text := backText(d.opt.Engine.State(), &d.rec.Request, step)
+		if d.rec.Step <= step || text == "" {
 			continue
 		}
 		d.rec.Step = step
 		d.mustSave()
-		d.say(backTexts[step], nil)
+		d.say(text, nil)
 		if d.restored(ctx) != nil {
 			return
 		}
@@ -45,12 +47,6 @@ func (d *Drainer) undo(ctx context.Context) {
 		}
 	}
 	d.over(ctx)
-}
-
-var backTexts = map[routing.DrainStep]string{
-	routing.DrainMesh:     "class paths and default are put back",
-	routing.DrainUpstream: "the own pod CIDRs are announced to the mesh",
-	routing.DrainClaim:    "routers are told what they were told before",
 }
 
 // restored waits until the engine has put back what it was told to.
