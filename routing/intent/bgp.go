@@ -32,6 +32,7 @@ func (r *reader) readBGP(n *strictyaml.Node) {
 	taken := map[string]int{}
 	for _, item := range m.Get("upstreams").List() {
 		b.Upstreams = append(b.Upstreams, r.readUpstream(item, b, taken))
+		r.upstreams = append(r.upstreams, item)
 	}
 	m.Done()
 	r.config.BGP = b
@@ -112,7 +113,9 @@ func (r *reader) readMesh(n *strictyaml.Node) *routing.Mesh {
 		GTSM:         m.Get("gtsm").Bool(false),
 		MaxPrefixes:  uint32(m.Get("maxPrefixes").Uint(1, 1<<32-1, 1000)),
 	}
-	mesh.Address = r.hop(m.Get("address"), mesh.Link)
+	address := m.Get("address")
+	mesh.Address = r.hop(address, mesh.Link)
+	r.hops = append(r.hops, hopPlace{mesh.Link, "address", address != nil || mesh.Address == routing.HopLink, n})
 	m.Done()
 	r.byNode = append(r.byNode, nodeUse{"mesh", n})
 	return mesh

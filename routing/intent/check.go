@@ -19,6 +19,7 @@ func (r *reader) check() {
 	r.checkRules()
 	r.checkRoutes()
 	r.checkFences()
+	r.checkGaps()
 	r.checkImports()
 	r.checkAPI()
 	r.checkAggregates()

@@ -49,11 +49,11 @@ func TestHints(t *testing.T) {
 		{
 			"links that do not meet", header + "networks: {pods: [10.244.0.0/16]}\nclasses: [{name: c, link: ingress0, traffic: [{from: pods, to: world}]}]\n" +
 				"tables:\n- {name: t, id: 9, fence: [pods], routes: {connected: [ingress0], peers: {link: pod0, learn: bgp}, default: {link: ingres0, gateway: {ipv4: 10.0.0.1}}}}\n" +
-				"- {name: u, id: 10, fence: [pods], rules: [{from: pods, priority: {ipv4: 9}}], routes: {default: {link: mgmt0, gateway: {ipv4: 10.1.0.1}}}}\n" +
+				"- {name: u, id: 10, fence: [pods], rules: [{from: pods, priority: {ipv4: 9}}], routes: {own: {link: cni}, default: {link: mgmt0, gateway: {ipv4: 10.1.0.1}}}}\n" +
 				"cluster: {nodesFile: n, addresses: {node0: {ipv4: {annotation: x}}}}\nbgp: {asn: 64512, mesh: {link: node0}}\n",
 			"5:74: warning: peers are learned over node0, but their paths lead over pod0; if that is meant, write bgp.mesh.address: internalIP\n" +
 				"5:109: warning: the default leaves by ingres0, which is the link of no class; did you mean \"ingress0\"?\n" +
-				"6:98: warning: the default leaves by mgmt0, but class c promises the world's traffic of pods to ingress0\n",
+				"6:116: warning: the default leaves by mgmt0, but class c promises the world's traffic of pods to ingress0\n",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

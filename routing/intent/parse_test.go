@@ -40,7 +40,7 @@ guard: {networks: [all]}
 			"5:8: error: guard: all (10.0.0.0/8) contains the gateway 10.1.0.1 of the default, whose link out no class has; name narrower networks, or give out a class\n"},
 		{"class of the default's link", header + `networks: {all: [10.0.0.0/8]}
 classes: [{name: c, link: out, traffic: [{from: all, to: world}]}]
-tables: [{name: t, id: 9, fence: [all], routes: {default: {link: out, gateway: {ipv4: 10.1.0.1}}}}]
+tables: [{name: t, id: 9, fence: [all], rules: [{from: all, priority: {ipv4: 9}}], routes: {default: {link: out, gateway: {ipv4: 10.1.0.1}}}}]
 guard: {networks: [all]}
 `, ""},
 		{"accept within, mtu", header + "networks: {x: [10.0.0.0/8]}\ncluster: {nodesFile: n}\ntables: [{name: t, id: 9, routes: {peers: {link: a, learn: nodes, accept: within, mtu: 1000}}}]\n",

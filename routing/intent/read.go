@@ -29,6 +29,8 @@ type reader struct {
 	gateways  []gateway
 	addresses []linkPlace
 	tableUses []*strictyaml.Node // names of tables elsewhere
+	upstreams []*strictyaml.Node
+	hops      []hopPlace
 
 	fromAPI    []apiUse
 	aggregates []aggregate
@@ -66,6 +68,15 @@ type networkUse struct {
 type nodeUse struct {
 	what string
 	node *strictyaml.Node
+}
+
+// hopPlace is a place that says, or does not say, which of a node's addresses is
+// meant on a link.
+type hopPlace struct {
+	link  string
+	key   string // that says it
+	given bool
+	node  *strictyaml.Node
 }
 
 // linkPlace is a place that names a link.

@@ -49,7 +49,10 @@ func TestReference(t *testing.T) {
 		Tables: []routing.Table{{
 			Name: "pods", ID: 47,
 			// The IPv6 priority is left out: pods have IPv4 only.
-			Rules: []routing.Selector{{From: "pods", Priority: routing.PerFamily[uint32]{IPv4: 1001}}},
+			Rules: []routing.Selector{
+				{From: "pods", Priority: routing.PerFamily[uint32]{IPv4: 1001}},
+				{From: "loadBalancers", Priority: routing.PerFamily[uint32]{IPv4: 1003}},
+			},
 			Routes: routing.Sources{
 				Connected: []string{"mgmt0", "ingress0", "pod0", "node0"},
 				Own:       &routing.Own{Link: "cilium_host", Type: routing.Unicast},

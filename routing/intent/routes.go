@@ -63,7 +63,9 @@ func (r *reader) readPeers(n *strictyaml.Node, place *tablePlace) *routing.Peers
 		OnLink: m.Get("onlink").Bool(false),
 		MTU:    mtu(m.Get("mtu")),
 	}
-	p.NextHop = r.hop(m.Get("nextHop"), p.Link)
+	nextHop := m.Get("nextHop")
+	p.NextHop = r.hop(nextHop, p.Link)
+	r.hops = append(r.hops, hopPlace{p.Link, "nextHop", nextHop != nil || p.NextHop == routing.HopLink, n})
 	place.fallback = m.Get("fallback")
 	p.Fallback = r.readFallback(place.fallback)
 	m.Done()
