@@ -78,6 +78,7 @@ cluster: {nodesFile: nodes.yaml, addresses: {a: {ipv4: {annotation: a4}}}}
   - {name: one, podCIDRs: [10.244.1.0/24], internalIPs: [10.46.0.1], annotations: {a4: 10.48.0.1}}
   - {name: two, podCIDRs: [10.244.1.128/25], internalIPs: [10.46.0.1], annotations: {a4: 10.48.0.1}}
   - {name: three, podCIDRs: [10.245.0.0/24], internalIPs: [10.46.0.3], annotations: {a4: 10.48.0.x}}
+  - {name: four, internalIPs: [10.46.0.4]}
 `
 	for node, wants := range map[string][]string{
 		"": {
@@ -87,8 +88,10 @@ cluster: {nodesFile: nodes.yaml, addresses: {a: {ipv4: {annotation: a4}}}}
 			"the default of table t needs the annotation gw, which no node carries (they carry a4)",
 			"node three: pod CIDR 10.245.0.0/24 is outside the network pods",
 			"nodes one and two: pod CIDRs 10.244.1.0/24 and 10.244.1.128/25 share addresses",
+			"node four has no annotation a4, which cluster.addresses.a needs",
+			"node four has no pod CIDR: nothing would lead to its pods",
 		},
-		"One": {`node "One" is not in the nodes file (there are one, three, two): names are compared exactly`},
+		"One": {`node "One" is not in the nodes file (there are four, one, three, two): names are compared exactly`},
 		"one": {"node one has no annotation gw"},
 	} {
 		out, err := checked(t, config, nodes, node)

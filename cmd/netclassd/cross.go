@@ -13,7 +13,7 @@ import (
 // cross compares a configuration with the nodes that it is about, and returns what
 // hardly is as it is meant: each by itself is valid, and other nodes may come.
 func cross(c *routing.Config, nodes []routing.Node, self string) []string {
-	x := crossing{config: c, nodes: nodes}
+	x := crossing{config: c, nodes: nodes, lacks: map[lack]bool{}}
 	x.addresses()
 	x.podCIDRs()
 	if self != "" {
@@ -26,7 +26,11 @@ type crossing struct {
 	config *routing.Config
 	nodes  []routing.Node
 	found  []string
+	lacks  map[lack]bool // said already
 }
+
+// lack is an annotation that a node does not carry.
+type lack struct{ node, key string }
 
 func (x *crossing) warn(format string, args ...any) {
 	x.found = append(x.found, fmt.Sprintf(format, args...))
@@ -66,14 +70,17 @@ func (x *crossing) annotated(refs routing.PerFamily[routing.AddressRef], user st
 		if key == "" {
 			continue
 		}
-		own, carried := holders{}, false
+		own := holders{}
+		carried := slices.ContainsFunc(x.nodes, func(n routing.Node) bool { _, ok := n.Annotations[key]; return ok })
 		for i := range x.nodes {
 			n := &x.nodes[i]
 			text, ok := n.Annotations[key]
 			if !ok {
+				if carried {
+					x.lack(n, key, user)
+				}
 				continue
 			}
-			carried = true
 			a, err := netip.ParseAddr(strings.TrimSpace(text))
 			if err != nil || routing.FamilyOf(a) != f || a.Is4In6() {
 				x.warn("node %s: annotation %s is not an %s address: %q", n.Name, key, f, text)
@@ -84,6 +91,14 @@ func (x *crossing) annotated(refs routing.PerFamily[routing.AddressRef], user st
 		if !carried && len(x.nodes) > 0 {
 			x.warn("%s needs the annotation %s, which no node carries%s", user, key, x.annotations())
 		}
+	}
+}
+
+// lack says once that a node has no annotation, which others have.
+func (x *crossing) lack(n *routing.Node, key, user string) {
+	if l := (lack{n.Name, key}); !x.lacks[l] {
+		x.lacks[l] = true
+		x.warn("node %s has no annotation %s, which %s needs", n.Name, key, user)
 	}
 }
 
@@ -103,6 +118,17 @@ func (x *crossing) annotations() string {
 	return " (they carry " + several(keys) + ")"
 }
 
+// needPodCIDRs reports whether some table leads to pods by the CIDRs of their nodes.
+func (x *crossing) needPodCIDRs() bool {
+	if c := x.config.Cluster; c == nil || c.PodCIDRs != "node" {
+		return false
+	}
+	return slices.ContainsFunc(x.config.Tables, func(t routing.Table) bool {
+		p := t.Routes.Peers
+		return t.Routes.Own != nil || p != nil && p.Accept != routing.AcceptWithin
+	})
+}
+
 // podCIDRs looks for those that share addresses or lie where no class has them.
 func (x *crossing) podCIDRs() {
 	type claim struct {
@@ -112,6 +138,9 @@ func (x *crossing) podCIDRs() {
 	var claims []claim
 	pods := x.config.Network("pods")
 	for i := range x.nodes {
+		if len(x.nodes[i].PodCIDRs) == 0 && x.needPodCIDRs() {
+			x.warn("node %s has no pod CIDR: nothing would lead to its pods, and its own rules would wait", x.nodes[i].Name)
+		}
 		for _, p := range x.nodes[i].PodCIDRs {
 			claims = append(claims, claim{p, x.nodes[i].Name})
 			inside := func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) }
@@ -144,7 +173,7 @@ func (x *crossing) self(name string) {
 		return
 	}
 	n := &x.nodes[at]
-	if len(n.PodCIDRs) == 0 {
+	if len(n.PodCIDRs) == 0 && !x.needPodCIDRs() {
 		x.warn("node %s has no pod CIDR: its rules would wait", name)
 	}
 	for _, key := range x.config.Annotations() {
