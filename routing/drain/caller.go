@@ -108,7 +108,7 @@ func (d *Drainer) Drain(ctx context.Context, req routing.DrainRequest, validateO
 	}
 	if req.Node != s.Node {
 		if validateOnly {
-			return fmt.Errorf("what a drain of %s costs, it alone can say: ask it there", req.Node)
+			return fmt.Errorf("what a drain of %s costs, it alone can say: run `netclassctl drain --dry-run` on that node", req.Node)
 		}
 		return d.far(ctx, req, report)
 	}
@@ -153,14 +153,22 @@ func (d *Drainer) complete(ctx context.Context, req *routing.DrainRequest) (*rou
 	return s, nil
 }
 
-// validate reports what a drain would cost, and why it would be refused.
+// validate reports what a drain would cost, and why it would be refused: just as it
+// would be.
 func (d *Drainer) validate(s *routing.State, req routing.DrainRequest, report func(routing.DrainStatus) error) error {
 	st := routing.DrainStatus{Request: req, Since: time.Now()}
 	st.Progress = routing.DrainProgress{Costs: costs(s, &req), Message: "nothing has been changed", At: time.Now()}
-	if err := report(st); err != nil {
+	joins := s.Drain != nil && active(s.Drain.Progress.Phase)
+	if joins {
+		if err := inTheWay(s.Drain.Progress.Phase, &s.Drain.Request, &req); err != nil {
+			return err
+		}
+		st.Progress.Costs = []string{"nothing: a drain of all that is " + underWay(s.Drain.Progress.Phase) + " already"}
+	}
+	if err := report(st); err != nil || joins {
 		return err
 	}
-	if reasons := unsafe(s, &req, d.lease() != nil, false); len(reasons) > 0 && !req.Force {
+	if reasons := d.unsafeNow(s, &req); len(reasons) > 0 && !req.Force {
 		return &routing.Refused{Reasons: reasons}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -182,5 +183,39 @@ func TestCostsNameWhatGoesAlong(t *testing.T) {
 		if got := strings.Contains(said, "the same links is taken out too: backup"); got != tc.want {
 			t.Errorf("of %v: %s", tc.classes, said)
 		}
+	}
+}
+
+// TestCostsOfRouters: what routers tell of goes or stays with the way out, and what
+// is not known of their sessions is said.
+func TestCostsOfRouters(t *testing.T) {
+	s := twoNodes(true)
+	s.Plan.Own = routing.Ownership{Protocols: []routing.Protocol{147}, Tables: []routing.TableID{47}}
+	s.Config.Config.BGP.Upstreams[0].Import = []routing.Import{{Networks: []string{"corp"}, Table: "pods"}}
+	s.Kernel.Routes = []routing.Route{{Table: 47, Dst: netip.MustParsePrefix("10.50.0.0/16"), Metric: routing.MetricImport, Link: "ingress0", Protocol: 147}}
+	s.Peers[1].Neighbor.Link = "ingress0"
+	const look = "if no other node's session with the router is up, its addresses are gone: look at the router first"
+	for _, tc := range []struct {
+		req        routing.DrainRequest
+		want, left string
+		none       bool
+	}{
+		{routing.DrainRequest{}, "pods reach what routers tell of on ingress0 (1 network) by where main leads: no link (main has no default)", "", false},
+		{routing.DrainRequest{KeepEgress: true}, "what routers tell of on ingress0 (1 network) stays there, as asked for: that link is not free", "ingress0 (the networks that routers tell of stay there)", false},
+		{routing.DrainRequest{Classes: []string{"pod-pod"}}, "ingress0", "", true},
+	} {
+		said := costs(s, &tc.req)
+		text := strings.Join(said, "\n")
+		if strings.Contains(text, tc.want) == tc.none || slices.Contains(said, look) == tc.none || strings.Contains(text, "this node has no session with udm") == tc.none {
+			t.Errorf("%+v: %s", tc.req, text)
+		}
+		s.Config.Config.Tables[0].Routes.Default = nil
+		if _, left := watchable(s, &tc.req); strings.Join(left, "") != tc.left {
+			t.Errorf("%+v: not watched %q", tc.req, left)
+		}
+	}
+	s.Peers[1].Session.State = routing.Established
+	if text := strings.Join(costs(s, &routing.DrainRequest{}), "\n"); strings.Contains(text, "no session with udm") {
+		t.Errorf("its session is up: %s", text)
 	}
 }

@@ -23,9 +23,16 @@ func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
 			}
 		}
 	}
-	if n := toRouters(s, req); n > 0 {
-		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)))
+	for _, link := range cfg.ImportLinks("") {
+		if n := imported(s, link); n > 0 && slices.Contains(links, link) {
+			said = append(said, importCost(s, req, link, n))
+		}
 	}
+	if n := toRouters(s, req); n > 0 {
+		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)),
+			"if no other node's session with the router is up, its addresses are gone: look at the router first")
+	}
+	said = append(said, downRouters(s, links)...)
 	for i := range cfg.Tables {
 		p := cfg.Tables[i].Routes.Peers
 		if p == nil || !slices.Contains(links, p.Link) {
@@ -40,6 +47,41 @@ func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
 	}
 	if names := along(cfg, req.Classes, links); len(names) > 0 {
 		said = append(said, fmt.Sprintf("what is on the same links is taken out too: %s", list(names)))
+	}
+	return said
+}
+
+// imported counts the routes over a link that routers tell of.
+func imported(s *routing.State, link string) (n int) {
+	if s.Kernel == nil {
+		return 0
+	}
+	for i := range s.Kernel.Routes {
+		if r := &s.Kernel.Routes[i]; r.Metric == routing.MetricImport && r.Link == link && s.Plan.Own.HasRoute(r) {
+			n++
+		}
+	}
+	return n
+}
+
+func importCost(s *routing.State, req *routing.DrainRequest, link string, n int) string {
+	what := fmt.Sprintf("what routers tell of on %s (%d networks)", link, n)
+	if n == 1 {
+		what = fmt.Sprintf("what routers tell of on %s (1 network)", link)
+	}
+	if req.KeepEgress {
+		return what + " stays there, as asked for: that link is not free"
+	}
+	return fmt.Sprintf("pods reach %s by where main leads: %s", what, mainDefault(s))
+}
+
+// downRouters says which routers on links have no session with this node.
+func downRouters(s *routing.State, links []string) (said []string) {
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		if n := &p.Neighbor; n.Upstream && slices.Contains(links, n.Link) && p.Session.State != routing.Established {
+			said = append(said, fmt.Sprintf("this node has no session with %s itself: what routers are told of does not come in here now", n.Key))
+		}
 	}
 	return said
 }

@@ -81,7 +81,7 @@ func TestDrain(t *testing.T) {
 				t.Errorf("steps %v", got)
 			}
 			last := c.last()
-			if last.Progress.Phase != routing.DrainDone || !last.Progress.Final() || len(last.Progress.Rates) != 2 || len(last.Progress.Costs) != 3 ||
+			if last.Progress.Phase != routing.DrainDone || !last.Progress.Final() || len(last.Progress.Rates) != 2 || len(last.Progress.Costs) != 4 ||
 				!strings.Contains(last.Progress.Message, "quiet for 5s") {
 				t.Errorf("the last report is %+v", last)
 			}
@@ -168,8 +168,31 @@ func TestJoin(t *testing.T) {
 		}
 		// No force helps there.
 		var refused *routing.Refused
-		if err := n.drain(routing.DrainRequest{}).wait(t, time.Second); err == nil || errors.As(err, &refused) || !strings.Contains(err.Error(), "undrain it first") {
-			t.Errorf("a drain of more than is drained: %v", err)
+		err := n.drain(routing.DrainRequest{}).wait(t, time.Second)
+		if err == nil || errors.As(err, &refused) || !strings.Contains(err.Error(), "undrain it first") {
+			t.Fatalf("a drain of more than is drained: %v", err)
+		}
+		// A question is answered as the drain would be.
+		ask := &call{}
+		if said := n.drainer.Drain(t.Context(), routing.DrainRequest{Force: true}, true, ask.report); said == nil || said.Error() != err.Error() || len(ask.reports) > 0 {
+			t.Errorf("asked, it says %v, not %v", said, err)
+		}
+		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{Classes: []string{"world-pod"}}, true, ask.report); err != nil ||
+			!slices.Equal(ask.last().Progress.Costs, []string{"nothing: a drain of all that is done already"}) {
+			t.Errorf("asked for what is drained: %v, %+v", err, ask.last())
+		}
+		n.engine.alter(func(s *routing.State) { s.Pending = []routing.Op{{Verb: routing.Add}} })
+		back := n.undrain("")
+		time.Sleep(time.Second)
+		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{}, true, ask.report); err == nil || !strings.Contains(err.Error(), "just being put back") {
+			t.Errorf("asked while it is put back: %v", err)
+		}
+		n.engine.alter(nil)
+		if err := back.wait(t, limit); err != nil {
+			t.Error(err)
+		}
+		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{}, true, ask.report); err != nil || len(ask.last().Progress.Costs) < 3 {
+			t.Errorf("asked afterwards: %v, %+v", err, ask.last())
 		}
 	})
 }
@@ -218,10 +241,13 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("another node without Kubernetes: %v", err)
 		}
 		c := &call{}
-		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{}, true, c.report); err != nil || len(c.last().Progress.Costs) != 3 {
+		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{Node: "k8s-2"}, true, c.report); err == nil || !strings.Contains(err.Error(), "run `netclassctl drain --dry-run` on that node") {
+			t.Errorf("validate another node: %v", err)
+		}
+		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{}, true, c.report); err != nil || len(c.last().Progress.Costs) != 4 {
 			t.Errorf("validate: %v, %+v", err, c.last())
 		}
-		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{KeepEgress: true, Classes: []string{"world-pod"}}, true, c.report); err != nil || len(c.last().Progress.Costs) != 2 ||
+		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{KeepEgress: true, Classes: []string{"world-pod"}}, true, c.report); err != nil || len(c.last().Progress.Costs) != 3 ||
 			!strings.Contains(c.last().Progress.Costs[0], "stays on ingress0") {
 			t.Errorf("validate: %v, %+v", err, c.last())
 		}

@@ -80,11 +80,7 @@ func (d *Drainer) begin(c *caller) {
 		d.dismissOne(c, err, nil)
 		return
 	}
-	reasons := unsafe(s, &req, d.lease() != nil, false)
-	if len(reasons) > 0 {
-		// Another may just have been undrained, which has not been told here yet.
-		reasons = unsafe(d.newest(s), &req, d.lease() != nil, false)
-	}
+	reasons := d.unsafeNow(s, &req)
 	if len(reasons) > 0 && !req.Force {
 		d.refuse(c, reasons...)
 		return
@@ -104,6 +100,16 @@ func (d *Drainer) begin(c *caller) {
 	if len(reasons) > 0 {
 		d.log.Warn("drain forced", "by", req.By, "id", req.ID, "although", reasons)
 	}
+}
+
+// unsafeNow names every reason why this node must not be drained. Another may just
+// have been undrained, which has not been told here yet.
+func (d *Drainer) unsafeNow(s *routing.State, req *routing.DrainRequest) []string {
+	reasons := unsafe(s, req, d.lease() != nil, false)
+	if len(reasons) > 0 {
+		reasons = unsafe(d.newest(s), req, d.lease() != nil, false)
+	}
+	return reasons
 }
 
 // newest returns a state with the lease as it is now, if that can be read.

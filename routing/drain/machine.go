@@ -92,17 +92,15 @@ func (d *Drainer) hear() (turn bool) {
 	for _, c := range d.asked() {
 		undoing := d.rec.Phase == routing.DrainUndoing || d.rec.Phase == routing.DrainBack
 		switch {
-		case c.request.Undrain && undoing, !c.request.Undrain && !undoing && d.covers(&c.request):
+		case c.request.Undrain && undoing, !c.request.Undrain && inTheWay(d.rec.Phase, &d.rec.Request, &c.request) == nil:
 			d.callers = append(d.callers, c)
 			d.greet(c)
 		case c.request.Undrain && d.turned == nil:
 			d.turned = c
 		case c.request.Undrain:
 			d.callers = append(d.callers, c)
-		case undoing:
-			d.dismissOne(c, errors.New("it is just being put back: drain it once that is done"), nil)
 		default:
-			d.dismissOne(c, fmt.Errorf("a drain of less of it is %s already (%s): undrain it first", underWay(d.rec.Phase), whatOf(&d.rec.Request)), nil)
+			d.dismissOne(c, inTheWay(d.rec.Phase, &d.rec.Request, &c.request), nil)
 		}
 	}
 	if d.turned == nil && d.rec.Request.Cordon && uncordoned(s) && (d.rec.Phase == routing.DrainGoing || d.rec.Phase == routing.DrainDone) {
@@ -120,9 +118,20 @@ func (d *Drainer) greet(c *caller) {
 	}
 }
 
+// inTheWay says why a drain cannot join the one of this node that is under way or
+// done; nil: it can. Force does not help there.
+func inTheWay(phase routing.DrainPhase, have, req *routing.DrainRequest) error {
+	switch {
+	case phase == routing.DrainUndoing, phase == routing.DrainBack:
+		return errors.New("it is just being put back: drain it once that is done")
+	case !covers(have, req):
+		return fmt.Errorf("a drain of less of it is %s already (%s): undrain it first", underWay(phase), whatOf(have))
+	}
+	return nil
+}
+
 // covers reports whether what is drained is all that a request asks for.
-func (d *Drainer) covers(req *routing.DrainRequest) bool {
-	have := &d.rec.Request
+func covers(have, req *routing.DrainRequest) bool {
 	if have.KeepEgress && !req.KeepEgress {
 		return false
 	}

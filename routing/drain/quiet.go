@@ -189,6 +189,9 @@ func shared(s *routing.State, req *routing.DrainRequest, link string) string {
 			return "the pods' way out stays there"
 		}
 	}
+	if req.KeepEgress && imported(s, link) > 0 {
+		return "the networks that routers tell of stay there"
+	}
 	if s.Kernel != nil && slices.ContainsFunc(s.Kernel.Routes, func(r routing.Route) bool {
 		return r.Table == routing.MainID && r.Dst.Bits() == 0 && r.Link == link && !r.Type.Reject()
 	}) {

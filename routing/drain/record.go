@@ -42,7 +42,12 @@ type record struct {
 }
 
 // active reports whether anything is, or is being, drained.
-func (r *record) active() bool { return r.Phase != "" && r.Phase != routing.DrainEnded }
+func (r *record) active() bool { return active(r.Phase) }
+
+// active reports whether something is, or is being, drained in a phase.
+func active(p routing.DrainPhase) bool {
+	return p != "" && p != routing.DrainEnded && p != routing.DrainWaiting
+}
 
 // empty reports whether there is nothing to remember.
 func (r *record) empty() bool { return !r.active() && !r.Releasing && !r.Overridden }
