@@ -270,7 +270,10 @@ type Link struct {
 	Kind    string // "vlan", "veth", "bridge", … as the kernel says
 	VLAN    int    // 0: not a VLAN device, or unknown
 	NoIPv6  bool   // IPv6 is switched off there: no IPv6 route can lead over it
-	Addrs   []LinkAddr
+	// RPFilter is the reverse path filter of IPv4 that is in force, the greater of
+	// the link's and that of all: 1 strict, 2 loose; 0: off, or unknown.
+	RPFilter uint8
+	Addrs    []LinkAddr
 }
 
 // Usable reports whether packets can leave by the link.

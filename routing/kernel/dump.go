@@ -80,6 +80,7 @@ func (s *socket) picture(ctx context.Context, routes int) (_ *routing.Kernel, de
 	if k.Links, err = s.links(ctx); err != nil {
 		return nil, delicate, fmt.Errorf("list links: %w", err)
 	}
+	s.filterAll(k.Links)
 	place := make(map[int]int, len(k.Links)) // index → place in k.Links
 	for i := range k.Links {
 		place[k.Links[i].Index] = i

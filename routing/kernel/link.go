@@ -47,7 +47,7 @@ func decodeLink(b []byte) (routing.Link, error) {
 		case unix.IFLA_LINKINFO:
 			l.Kind, l.VLAN = decodeLinkInfo(v)
 		case unix.IFLA_AF_SPEC:
-			l.NoIPv6 = decodeNoIPv6(v)
+			l.NoIPv6, l.RPFilter = decodeNoIPv6(v), decodeRPFilter(v)
 		}
 	}
 	return l, nil
