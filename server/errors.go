@@ -47,11 +47,11 @@ const maxViolations = 20
 // reloadError gives a failed reload its status.
 func reloadError(err error) error {
 	if code := contextCode(err); code != codes.OK {
-		return status.Error(code, "reload the configuration: "+err.Error())
+		return status.Error(code, "reload the configuration: "+plainly(err.Error()))
 	}
 	var invalid *routing.Invalid
 	if !errors.As(err, &invalid) {
-		return withInfo(status.New(codes.FailedPrecondition, "reload the configuration: "+err.Error()), "CONFIG_NOT_READ", nil)
+		return withInfo(status.New(codes.FailedPrecondition, "reload the configuration: "+plainly(err.Error())), "CONFIG_NOT_READ", nil)
 	}
 	bad := &errdetails.BadRequest{}
 	for _, p := range invalid.Problems[:min(len(invalid.Problems), maxViolations)] {
@@ -77,7 +77,7 @@ func place(p routing.Problem) string {
 
 // clip shortens a text that comes from elsewhere, at a rune.
 func clip(s string, most int) string {
-	s = text(s)
+	s = plainly(text(s))
 	if len(s) <= most {
 		return s
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
@@ -31,6 +32,23 @@ func prefix(p netip.Prefix) string {
 // text makes a name or message from the kernel, a peer or a file fit to send:
 // protocol buffers refuse what is not UTF-8, and link names may be any bytes.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// attempt is how Go tells of a connection that failed: "dial tcp4 10.0.0.1:0->
+// 10.0.0.2:179: connect: connection refused", and so of reading and writing.
+var attempt = regexp.MustCompile(`\b(dial|read|write) (?:tcp|udp|unix)[46]? (?:\S+->)?(\S+): (?:(?:connect|read|write): )?`)
+
+var attempts = map[string]string{"dial": "connect to", "read": "read from", "write": "write to"}
+
+// plainly says in people's words what Go's packages say of a failure in theirs.
+func plainly(s string) string {
+	s = attempt.ReplaceAllStringFunc(s, func(found string) string {
+		parts := attempt.FindStringSubmatch(found)
+		return attempts[parts[1]] + " " + parts[2] + ": "
+	})
+	return goWords.Replace(s)
+}
+
+var goWords = strings.NewReplacer("i/o timeout", "no answer", "context deadline exceeded", "it took too long", "context canceled", "it was given up")
 
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {

@@ -20,3 +20,22 @@ func TestClockSet(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainly: what Go's packages say of a failed connection is put in plain words,
+// and nothing else is touched.
+func TestPlainly(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"dial tcp4 10.48.0.1:0->10.48.0.2:179: i/o timeout":                                  "connect to 10.48.0.2:179: no answer",
+		"dial tcp6 [fd00:48::1]:0->[fd00:48::2]:179: connect: connection refused":            "connect to [fd00:48::2]:179: connection refused",
+		"read tcp 10.48.0.1:179->10.48.0.2:33211: read: connection reset by peer":            "read from 10.48.0.2:33211: connection reset by peer",
+		`Get "https://10.0.0.1:6443/api": dial tcp 10.0.0.1:6443: connect: no route to host`: `Get "https://10.0.0.1:6443/api": connect to 10.0.0.1:6443: no route to host`,
+		"write the lease: context deadline exceeded":                                         "write the lease: it took too long",
+		"link pod0 has no carrier":                                                           "link pod0 has no carrier",
+		"add route 10.1.0.0/16 via 10.48.0.2 dev pod0: network is unreachable":               "add route 10.1.0.0/16 via 10.48.0.2 dev pod0: network is unreachable",
+	} {
+		if got := plainly(said); got != want {
+			t.Errorf("of %q: %q, want %q", said, got, want)
+		}
+	}
+}

@@ -148,7 +148,7 @@ func (s *Server) watchEnd(err error) error {
 	default:
 	}
 	if code := contextCode(err); code != codes.OK {
-		return status.Error(code, "watch ended: "+err.Error())
+		return status.Error(code, "watch ended: "+plainly(err.Error()))
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -105,6 +106,9 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 		},
 	}
 	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return errors.New(strconvError.ReplaceAllString(err.Error(), "must be true or false"))
+	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	socket := a.env.Getenv("NETCLASSD_SOCKET")
 	if socket == "" {
@@ -112,7 +116,8 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", socket, "netclassd's socket, a `PATH` (or NETCLASSD_SOCKET)")
-	flags.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long to wait for the answer; 0: for ever")
+	a.timeout = 5 * time.Second
+	flags.Var((*length)(&a.timeout), "timeout", "how long to wait for the answer; 0: for ever")
 	flags.VarP(&a.format, "output", "o", "table, wide, json or yaml")
 	flags.BoolVar(&a.noHeaders, "no-headers", false, "print no column headers")
 	flags.BoolVarP(&a.ipv4, "ipv4", "4", false, "only IPv4, where families can be told apart")
@@ -124,6 +129,9 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	strict(root)
 	return root
 }
+
+// strconvError is what the flags package says of a switch's value.
+var strconvError = regexp.MustCompile(`strconv\.ParseBool: .*$`)
 
 func didYouMean(names []string) string {
 	if len(names) == 0 {

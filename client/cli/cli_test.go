@@ -168,6 +168,9 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q", flag, out)
 		}
 	}
+	if out, _, _ := run(0, "__complete", "--socket", socket, "explain", "world", "--in", ""); !strings.HasPrefix(out, "ceph-san\npod0\ningress0\n") {
+		t.Errorf("--in: %q", out)
+	}
 	if out, _, _ := run(0, "__complete", "-o", ""); !strings.HasPrefix(out, "table\nwide\njson\nyaml\n") {
 		t.Errorf("-o: %q", out)
 	}
@@ -252,6 +255,20 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%s: exit %d, %q", end, got, stderr.String())
 		}
 		cancel()
+	}
+}
+
+// A help tells the timeout that its command has.
+func TestTimeoutInHelp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cmd  string
+		want string
+	}{{"status", "(default 5s)"}, {"drain", "how long to follow it (default: to its end)"}, {"undrain", "how long to follow it (default: to its end)"}} {
+		out, _, _ := run(0, c.cmd, "--help")
+		if strings.Count(out, "--timeout duration") != 1 || !strings.Contains(out, c.want) || c.cmd != "status" && strings.Contains(out, "default 5s") {
+			t.Errorf("%s:\n%s", c.cmd, out)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 func (a *app) drain() *cobra.Command {
 	req := &pb.DrainNodeRequest{}
-	var grace, wait time.Duration
+	var grace, wait length
 	cmd := &cobra.Command{
 		Use:   "drain [NODE]",
 		Short: "Take a node's class traffic off it, and wait until that is done",
@@ -37,7 +38,7 @@ It is refused where it is not safe, with every reason: above all while another
 node is drained. A drain that fails half-way is taken back. It goes on when this
 command ends before it, also by Ctrl-C or --timeout, and when the daemon is
 started anew: netclassctl status and nodes show it, netclassctl undrain takes it
-back. There is no timeout unless one is given.
+back.
 
 Exit codes: 0 drained, 1 refused, failed or interrupted, 2 usage, 4 no such node
 or class, 5 it took longer than --wait, or than --timeout.`,
@@ -64,24 +65,25 @@ or class, 5 it took longer than --wait, or than --timeout.`,
 	flags := cmd.Flags()
 	flags.StringVar(&req.Reason, "reason", "", "why, for people: a `TEXT` of one line")
 	flags.StringSliceVar(&req.Classes, "class", nil, "only this `CLASS`; may be repeated")
-	flags.DurationVar(&grace, "grace", 0, "between telling routers and withdrawing (default: as configured)")
-	flags.DurationVar(&wait, "wait", 0, "the longest that the whole drain may take (default: as configured)")
+	flags.Var(&grace, "grace", "between telling routers and withdrawing (default: as configured)")
+	flags.Var(&wait, "wait", "the longest that the whole drain may take (default: as configured)")
 	flags.BoolVar(&req.KeepEgress, "keep-egress", false, "leave the default in: pods reach the world as before")
 	flags.BoolVar(&req.Force, "force", false, "drain although it is not safe; it is logged who did")
 	flags.StringVar(&req.Holder, "holder", "", "with --force: the `NODE` whose drain lock is taken from it")
 	flags.BoolVar(&req.ValidateOnly, "dry-run", false, "only say what it costs and whether it is safe")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if flags.Changed("grace") {
-			req.Grace = durationpb.New(grace)
+			req.Grace = durationpb.New(time.Duration(grace))
 		}
 		if flags.Changed("wait") {
-			req.Wait = durationpb.New(wait)
+			req.Wait = durationpb.New(time.Duration(wait))
 		}
 		if req.Holder != "" && !req.Force {
 			return errors.New("--holder goes with --force: the lock is taken from that node")
 		}
-		return a.patient(cmd)
+		return nil
 	}
+	a.patient(cmd)
 	a.completeFlag(cmd, "class", classNames)
 	a.completeFlag(cmd, "holder", nodeNames)
 	return cmd
@@ -97,7 +99,7 @@ order: its routes, then the mesh, then the routers, each confirmed before the
 next. It goes on when this command ends before it.
 
 Exit codes: 0 undrained, 1 failed or interrupted, 2 usage, 4 no such node,
-5 it took longer than --timeout. There is no timeout unless one is given.`,
+5 it took longer than --timeout.`,
 		Args: one,
 		RunE: a.askLong(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) > 0 {
@@ -116,16 +118,26 @@ Exit codes: 0 undrained, 1 failed or interrupted, 2 usage, 4 no such node,
 		}),
 		ValidArgsFunction: a.complete(nodeNames),
 	}
-	cmd.PreRunE = func(*cobra.Command, []string) error { return a.patient(cmd) }
+	a.patient(cmd)
 	return cmd
 }
 
-// patient lets a command take its time unless a timeout is asked for.
-func (a *app) patient(cmd *cobra.Command) error {
-	if !cmd.Flags().Changed("timeout") {
-		a.timeout = 0
+// patient lets a command take its time unless a timeout is asked for: it has the
+// flag of the others without their default.
+func (a *app) patient(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var((*length)(&a.timeout), "timeout", "how long to follow it (default: to its end)")
+	flags.Lookup("timeout").DefValue = ""
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if !flags.Changed("timeout") {
+			a.timeout = 0
+		}
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
 	}
-	return nil
 }
 
 // exitWith is an error with an exit code of its own.
@@ -187,9 +199,19 @@ func (a *app) refusal(node string, reasons []string, forced bool) {
 		}
 		_, _ = fmt.Fprintf(a.env.Err, "  - %s\n", strings.Join(lines, "\n    "))
 	}
-	if !forced {
-		_, _ = fmt.Fprintf(a.env.Err, "--force drains it all the same, with --holder NODE by that node's lock\n")
+	if forced {
+		return
 	}
+	hint := "--force drains it all the same"
+	if slices.ContainsFunc(reasons, ofLock) {
+		hint += ", with --holder NODE by that node's lock"
+	}
+	_, _ = fmt.Fprintln(a.env.Err, hint)
+}
+
+// ofLock reports whether a reason is that another node has the lock.
+func ofLock(reason string) bool {
+	return strings.Contains(reason, "lock") || strings.Contains(reason, "lease")
 }
 
 func nodeNames(ctx context.Context, c *client.Client) ([]string, error) {

@@ -115,8 +115,28 @@ func TestDrainTakesTooLong(t *testing.T) {
 		return context.DeadlineExceeded
 	}
 	out, errs, code := run(0, "--socket", servertest.Start(t, source), "drain")
-	if code != 5 || errs != "netclassctl: drain k8s-1: context deadline exceeded\n" || strings.Contains(out, "DRAINED") || !strings.Contains(out, "failed") {
+	if code != 5 || errs != "netclassctl: drain k8s-1: it took too long\n" || strings.Contains(out, "DRAINED") || !strings.Contains(out, "failed") {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+// Whose lock it is can only be said where there is one.
+func TestRefusalNamesALockThatIs(t *testing.T) {
+	t.Parallel()
+	for reason, lock := range map[string]bool{
+		"k8s-2 holds the drain lease: undrain it first":        true,
+		"k8s-2 began to drain before: undrain it first":        false,
+		"k8s-1 is the last that announces 10.47.64.10: wait":   false,
+		"the lock is held by the Node with UID 5f, not known:": true,
+	} {
+		source := servertest.NewSource(servertest.Healthy())
+		source.OnDrain = func(context.Context, routing.DrainRequest, bool, func(routing.DrainStatus) error) error {
+			return &routing.Refused{Reasons: []string{reason}}
+		}
+		_, errs, code := run(0, "--socket", servertest.Start(t, source), "drain")
+		if code != 1 || !strings.Contains(errs, "--force drains it all the same") || strings.Contains(errs, "--holder") != lock {
+			t.Errorf("exit %d, %q", code, errs)
+		}
 	}
 }
 

@@ -80,6 +80,7 @@ is 0); or the kernel answers something else than its rules and routes give.`,
 	flags.StringVar(&req.Iif, "in", "", "the link that it arrives by")
 	flags.Var((*mark)(&req.Mark), "mark", "its fwmark, decimal or 0x…")
 	a.completeFlag(cmd, "from", ends)
+	a.completeFlag(cmd, "in", links)
 	return cmd
 }
 
@@ -87,6 +88,11 @@ is 0); or the kernel answers something else than its rules and routes give.`,
 func ends(ctx context.Context, c *client.Client) ([]string, error) {
 	nodes, err := nodeNames(ctx, c)
 	return append([]string{"pod", "node", "world", "vip"}, nodes...), err
+}
+
+// links completes the links that a packet may arrive by: those of the classes.
+func links(ctx context.Context, c *client.Client) ([]string, error) {
+	return names(c.Classes(ctx), (*pb.Class).GetLink)
 }
 
 func verdict(v pb.Verdict) cell {

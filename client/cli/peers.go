@@ -129,7 +129,7 @@ func (a *app) peerDetail(p *pb.Peer) {
 		{"Restart", cell{text: join(", ", prefixed("ours ", span(p.GetRestartTime())), prefixed("peer's ", span(p.GetPeerRestartTime())))}},
 		{"Security", cell{text: security(p)}},
 		{"Dialled by", cell{text: map[bool]string{true: "the peer", false: "us"}[p.GetPassive()]}},
-		{"Last error", cell{text: lastError(p)}},
+		{"Last error", cell{text: downError(p)}},
 	})
 	if len(p.GetAcceptedPaths()) > 0 {
 		a.say("  Accepted\n")
@@ -171,6 +171,15 @@ func lastError(p *pb.Peer) string {
 	return join(": ", cause, text)
 }
 
+// downError is the last error of a session that is down. Of one that is up, how the
+// last one ended is no longer of interest.
+func downError(p *pb.Peer) string {
+	if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED {
+		return ""
+	}
+	return lastError(p)
+}
+
 // reasonBeside is why there is no session, unless the last error says it.
 func reasonBeside(p *pb.Peer) string {
 	if p.GetReason() == p.GetLastError() {
@@ -179,13 +188,12 @@ func reasonBeside(p *pb.Peer) string {
 	return p.GetReason()
 }
 
-// why joins all that is known of a session that is not up. Of one that is, how the
-// last one ended is no longer of interest.
+// why joins all that is known of a session that is not up.
 func why(p *pb.Peer) string {
 	if p.GetState() == pb.SessionState_SESSION_STATE_ESTABLISHED {
 		return p.GetReason()
 	}
-	return join("; ", reasonBeside(p), lastError(p))
+	return join("; ", reasonBeside(p), downError(p))
 }
 
 func pathText(p *pb.Path) string { return join(" via ", p.GetPrefix(), p.GetNextHop()) }

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+	"time"
 
 	pb "netclass.dev/proto/netclass/v1"
 )
@@ -20,6 +23,11 @@ func TestWhy(t *testing.T) {
 	} {
 		if got := why(test.peer); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
+		}
+		var out bytes.Buffer
+		(&app{env: Env{Out: &out, Now: time.Now}}).peerDetail(test.peer)
+		if down := test.peer.GetState() != pb.SessionState_SESSION_STATE_ESTABLISHED; strings.Contains(out.String(), "Last error") != down {
+			t.Errorf("of one that is down (%v):\n%s", down, out.String())
 		}
 	}
 }

@@ -3,12 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"netclass.dev/client"
 	pb "netclass.dev/proto/netclass/v1"
@@ -35,9 +33,8 @@ the time until every object has been shown, not the watch.`,
 				})
 				defer timer.Stop()
 			}
-			if !a.noHeaders && a.format != formatJSON && a.format != formatYAML {
-				a.event("TIME", "EVENT", "OBJECT", cell{text: "STATE"}, "REASON")
-			}
+			t := &ticker{app: a, known: map[string]bool{}}
+			defer t.flush()
 			for e, err := range c.Watch(ctx) {
 				if err != nil {
 					if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
@@ -45,7 +42,7 @@ the time until every object has been shown, not the watch.`,
 					}
 					return err
 				}
-				if err := a.show(e, synced.Load()); err != nil {
+				if err := t.show(e); err != nil {
 					return err
 				}
 				if e.GetSynced() != nil {
@@ -55,50 +52,6 @@ the time until every object has been shown, not the watch.`,
 			return nil
 		}),
 	}
-}
-
-// show prints one event.
-func (a *app) show(e *pb.WatchResponse, synced bool) error {
-	switch a.format {
-	case formatJSON:
-		text, err := line(e)
-		a.say("%s", text)
-		return err
-	case formatYAML:
-		a.say("---\n")
-		_, err := a.document(proto.Message(e))
-		return err
-	}
-	at := e.GetTime().AsTime().In(a.env.Now().Location()).Format(time.TimeOnly)
-	switch {
-	case e.GetSynced() != nil:
-		a.event(at, "synced", "-", cell{text: "-"}, "")
-	case e.GetUpsert() != nil:
-		event := "have"
-		if synced {
-			event = "change"
-		}
-		state, reason := a.objectLine(e.GetUpsert())
-		a.event(at, event, e.GetUpsert().GetName(), state, reason)
-	default:
-		a.event(at, "gone", e.GetDelete(), cell{text: "-"}, "")
-	}
-	return nil
-}
-
-// event prints a line whose columns do not know what comes after it.
-func (a *app) event(at, event, object string, state cell, reason string) {
-	if reason = clean(reason); reason == "" {
-		reason = "-"
-	}
-	if a.env.Width > 0 && a.format != formatWide {
-		reason = shorten(reason, max(a.env.Width-8-2-6-2-max(28, len(object))-2-max(11, len(state.text))-2, 6))
-	}
-	if state.text == "" {
-		state.text = "-"
-	}
-	pad := strings.Repeat(" ", max(11-len(state.text), 0))
-	a.say("%-8s  %-6s  %-28s  %s%s  %s\n", at, event, object, a.paint(state), pad, reason)
 }
 
 // objectLine is an object's state and what there is to say about it.

@@ -49,7 +49,7 @@ func Draining(source *Source) {
 		}
 		if req.Node == "k8s-2" && !req.Force {
 			return &routing.Refused{Reasons: []string{
-				"k8s-3 is drained: undrain it first (netclassctl undrain k8s-3)",
+				"k8s-3 is drained since 2026-03-01T11:00:00Z (by uid 0 (netclassctl, pid 98)): undrain it first, or take the lock from it by --force --holder k8s-3",
 				"k8s-2 is the last that announces 10.47.64.10: let another node have a ready endpoint of default/web first",
 			}}
 		}

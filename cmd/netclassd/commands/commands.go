@@ -44,16 +44,18 @@ func New(act Actions) *cobra.Command {
 		Long: `netclassd owns the routing rules, routing tables and BGP sessions of a node,
 so that every class of traffic uses its own link and no cluster traffic ever
 reaches the upstream router. It runs in the foreground and logs to stderr, or
-to the journal where systemd has started it.
+to the journal where systemd has started it. It needs CAP_NET_ADMIN, and there
+is one in a network namespace: another refuses to start.
 
 SIGHUP reloads the configuration; a bad one is refused and the last good one
 stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
 		Version:       version.String(),
-		Args:          usage(cobra.NoArgs),
+		Args:          usage(known),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(*cobra.Command, []string) error { return act.Run(f) },
 	}
+	root.SuggestionsMinimumDistance = 2
 	p := root.PersistentFlags()
 	p.StringVar(&f.Config, "config", "/etc/netclassd/config.yaml", "the configuration `FILE`; a missing one is waited for")
 	p.StringVar(&f.Socket, "socket", "/run/netclassd/netclassd.sock", "the `PATH` of the socket that netclassctl talks to")
@@ -67,15 +69,22 @@ stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
 
 func check(f *Flags, act Actions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check [FILE]",
 		Short: "Check a configuration without using it",
-		Long: `check reads a configuration, and the nodes file that it names, and prints every
-fault at once, each with its line and column, and what of the one hardly fits
-the other. With --node it looks at that node's needs too. It needs no
-privileges and changes nothing. Exit codes: 0 usable (there may be warnings),
-78 not usable.`,
-		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return act.Check(cmd, *f, args[0]) },
+		Long: `check reads a configuration, that of --config where no file is given, and the
+nodes file that it names, and prints every fault at once, each with its line
+and column, and what of the one hardly fits the other. With --node it looks at
+that node's needs too. It needs no privileges and changes nothing. Exit codes:
+0 usable (there may be warnings), 78 not usable.`,
+		Args: usage(func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("check takes one file, not %d", len(args))
+			}
+			return nil
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return act.Check(cmd, *f, append(args, f.Config)[0])
+		},
 	}
 }
 
@@ -148,6 +157,18 @@ func versionCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// known refuses what is no command, with what may be meant.
+func known(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := ""
+	if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+		meant = fmt.Sprintf(" (did you mean %q?)", names[0])
+	}
+	return fmt.Errorf("unknown command %q%s; see netclassd --help", args[0], meant)
 }
 
 // usage makes the error of an argument check a usage error.
