@@ -95,7 +95,7 @@ func (v *View) destination(text string, f routing.Family) (target, string) {
 		if name, p, ok := v.vips(f); ok {
 			return target{what: "an address of " + name, addr: v.host(p)}, ""
 		}
-		return target{}, "no network of load balancers has " + f.String() + " addresses"
+		return target{}, noVIPs(f)
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
 		return target{what: v.describe(a), addr: a}, ""
@@ -108,6 +108,10 @@ func (v *View) destination(text string, f routing.Family) (target, string) {
 		return target{what: "node ", peer: n.Name, addr: a}, ""
 	}
 	return target{}, "node " + n.Name + " has no " + f.String() + " InternalIP"
+}
+
+func noVIPs(f routing.Family) string {
+	return "no network of load balancers has " + f.String() + " addresses: name theirs in networks: loadBalancers"
 }
 
 func unknown(text string) string {
@@ -126,7 +130,7 @@ func (v *View) origin(text string, f routing.Family) (source, string) {
 	case routing.SampleVIP:
 		name, p, ok := v.vips(f)
 		if !ok {
-			return source{}, "no network of load balancers has " + f.String() + " addresses"
+			return source{}, noVIPs(f)
 		}
 		pod, why := v.pod(f)
 		return source{what: "an address of " + name, src: v.host(p), iif: pod.iif}, why
@@ -209,7 +213,7 @@ func (v *View) networkOf(a netip.Addr) string {
 
 // vips returns the first network whose addresses nodes answer for without having
 // them: one that is announced to a router, or that a class sends to the world
-// from without any node in it.
+// from, or the one of that name, without any node in it.
 func (v *View) vips(f routing.Family) (name string, p netip.Prefix, ok bool) {
 	var names []string
 	if v.Config.BGP != nil {
@@ -224,7 +228,7 @@ func (v *View) vips(f routing.Family) (name string, p netip.Prefix, ok bool) {
 			}
 		}
 	}
-	for _, name := range names {
+	for _, name := range append(names, "loadBalancers") {
 		if ps := v.network(name, f); len(ps) > 0 && !v.inhabits(ps) {
 			return name, ps[0], true
 		}

@@ -64,6 +64,10 @@ func (v *View) verdict(e *routing.Explanation, c *routing.Class, model fib.Resul
 		if v.beyond(e.Flow.Dst) {
 			return
 		}
+		if v.translated(e.Flow) {
+			e.Reason = "a service proxy is to translate this; as it is, it leaves by " + a.String()
+			return
+		}
 		if why := v.router(e.Flow, a, &model); why != "" {
 			e.Verdict, e.Reason, e.Failed = routing.VerdictWrongLink, why, true
 		}

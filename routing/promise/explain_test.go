@@ -85,8 +85,8 @@ func TestNobodyToAsk(t *testing.T) {
 	for _, c := range []struct{ dst, src, want string }{
 		{"pod", "", "dst: no other node has an ipv4 address for pod"},
 		{"node", "", "dst: no other node has an ipv4 address for node"},
-		{"vip", "", "dst: no network of load balancers has ipv4 addresses"},
-		{"world", "vip", "src: no network of load balancers has ipv4 addresses"},
+		{"vip", "", "dst: no network of load balancers has ipv4 addresses: name theirs in networks: loadBalancers"},
+		{"world", "vip", "src: no network of load balancers has ipv4 addresses: name theirs in networks: loadBalancers"},
 	} {
 		if _, err := w.view().Ask(routing.Question{Dst: c.dst, Src: c.src}); err == nil || err.Error() != c.want {
 			t.Errorf("%s from %s: %v, want %s", c.dst, c.src, err, c.want)
@@ -114,6 +114,10 @@ func TestVerdicts(t *testing.T) {
 		{"to this node", nil, "10.46.0.1", "pod", "OK : is delivered on this node"},
 		{"to its own pods", nil, "10.244.1.9", "", "OK : no class promises anything about it"},
 		{"never translated", nil, "10.96.0.10", "pod", "UNREACHABLE : it is stopped here (rule 1001: from 10.244.0.0/16 lookup 47)"},
+		{"a service's, from this node", nil, "10.96.0.10", "", "OK : a service proxy is to translate this; as it is, it leaves by mgmt0 via 10.40.0.254"},
+		{"a load balancer's, from this node", nil, "10.47.64.10", "node", "OK : a service proxy is to translate this; as it is, it leaves by mgmt0 via 10.40.0.254"},
+		{"nobody's pod, from this node", func(w *world) { w.route(main, "10.244.9.0/24", "10.40.0.254", "mgmt0") }, "10.244.9.9", "",
+			"WRONG LINK node-node: goes to the router 10.40.0.254 on mgmt0 (rule 32766: from all lookup main), failed"},
 		{"nobody's pod", nil, "10.244.9.9", "pod", "UNREACHABLE pod-pod: nobody has this address, and it is stopped here (rule 1001: from 10.244.0.0/16 lookup 47)"},
 		{"a peer's pod with every link down", func(w *world) { w.down("pod0"); w.down("node0") }, "10.244.2.5", "pod",
 			"UNREACHABLE pod-pod: unreachable: link pod0 is down, failed"},

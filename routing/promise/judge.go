@@ -205,6 +205,16 @@ func (v *View) router(flow routing.Flow, a routing.Answer, model *fib.Result) st
 	return ""
 }
 
+// translated reports whether this node's packet is to an address that nobody has:
+// one of a Service. Its proxy gives it another before it leaves, be it ahead of the
+// lookup, so that this one never is, or behind it.
+func (v *View) translated(flow routing.Flow) bool {
+	own := flow.IIF == "" && (!flow.Src.IsValid() || v.own[flow.Src])
+	return own && v.nodes[flow.Dst] == "" && slices.ContainsFunc([]string{"services", "loadBalancers"}, func(network string) bool {
+		return within(v.Config.Network(network), flow.Dst)
+	})
+}
+
 // podAddress reports whether an address is in some node's pod CIDR or in the
 // network of pods: a tunnel's other end.
 func (v *View) podAddress(a netip.Addr) bool {
