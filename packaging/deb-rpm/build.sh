@@ -34,7 +34,6 @@ for ARCH in "${architectures[@]}"; do
 	rm -rf "$STAGE/made"
 	mkdir -p "$STAGE/made/doc"
 	"$GO" run "${flags[@]}" ./packaging/man "$STAGE/made"
-	install -m 644 packaging/systemd/README.md "$STAGE/made/doc/"
 	if test -e CHANGELOG.md; then install -m 644 CHANGELOG.md "$STAGE/made/doc/"; fi
 	for format in $FORMATS; do
 		"$GO" tool -modfile=tools.mod nfpm package --config packaging/deb-rpm/nfpm.yaml --packager "$format" --target "$out/"

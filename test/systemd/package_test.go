@@ -5,11 +5,73 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"testing"
 
 	"netclass.dev/test/need"
 )
+
+// TestDocumentation: what the commands' helps and the documents themselves name can
+// be read where the package is installed.
+func TestDocumentation(t *testing.T) {
+	need.Program(t, "bash")
+	need.Program(t, "dpkg-deb")
+	out := t.TempDir()
+	cmd := exec.Command("../../packaging/deb-rpm/build.sh", out, runtime.GOARCH)
+	cmd.Env = append(os.Environ(), "VERSION=v2.3.4", "SOURCE_DATE_EPOCH=1750000000", "FORMATS=deb", "BUILD_DIR="+t.TempDir())
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, text)
+	}
+	root := t.TempDir()
+	for _, deb := range files(t, out, "*.deb") {
+		if text, err := exec.Command("dpkg-deb", "--extract", deb, root).CombinedOutput(); err != nil {
+			t.Fatalf("extract: %v\n%s", err, text)
+		}
+		text, err := exec.Command("dpkg-deb", "--field", deb, "Maintainer").Output()
+		if want := "netclass maintainers <maintainers@netclass.dev>\n"; err != nil || string(text) != want {
+			t.Errorf("maintainer %q, %v", text, err)
+		}
+	}
+	doc := filepath.Join(root, "usr/share/doc/netclass")
+	for _, name := range []string{"README.md", "docs/migrate-from-bird.md", "docs/drain.md", "examples/reference.yaml", "examples/seed/config.yaml"} {
+		if info, err := os.Stat(filepath.Join(doc, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	links := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "packaging/*/*.md"} {
+		for _, file := range files(t, doc, pattern) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range link.FindAllStringSubmatch(string(text), -1) {
+				if found[1] == "CONTRIBUTING.md" { // which is of no use without the source
+					continue
+				}
+				links++
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), found[1])); err != nil {
+					t.Errorf("%s has a link to %s, which is not there", file, found[1])
+				}
+			}
+		}
+	}
+	if links < 10 {
+		t.Errorf("%d links: are they read?", links)
+	}
+}
+
+// files lists the files of a folder that a pattern names.
+func files(t *testing.T, folder, pattern string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(folder, pattern))
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%s in %s: %v, %v", pattern, folder, list, err)
+	}
+	return list
+}
 
 // TestReproducible: the same source gives the same bytes, whoever builds it, where,
 // when and with what has been built before.
