@@ -68,7 +68,7 @@ func (w *world) checkDrain(k *routing.Kernel) {
 	for _, r := range k.Routes {
 		switch {
 		case r.Protocol != ours || r.Table == strayTable || r.Table == routing.MainID:
-		case r.Dst.Bits() == 0 && w.drained("ingress0", routing.DrainDefault) && !w.draining.KeepEgress:
+		case (r.Dst.Bits() == 0 || r.Metric == routing.MetricImport) && w.drained("ingress0", routing.DrainDefault) && !w.draining.KeepEgress:
 			w.violated(8, "%s stays in spite of a drain", r)
 		case w.classPath(r) && w.drained("pod0", routing.DrainPaths) && slices.ContainsFunc(k.Routes, func(o routing.Route) bool {
 			return o.Protocol == ours && o.Table == r.Table && o.Dst == r.Dst && o.Metric == routing.MetricFallback

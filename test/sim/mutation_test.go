@@ -102,6 +102,8 @@ var mutations = []mutation{
 		"if _, ok := m.planned[packed(t.ID, dst, routing.MetricFallback)]; !ok {", "if _, ok := m.planned[packed(t.ID, dst, routing.MetricFallback)]; !ok && dst.Bits() < 0 {"}}},
 	{"a drain leaves the default", []edit{{"routing/plan/table.go",
 		"|| m.egressOut(d.Link) {", "{"}}},
+	{"a drain leaves what is imported", []edit{{"routing/plan/imports.go",
+		"&& !m.egressOut(u.Link) {", "{"}}},
 	{"a drain leaves the announcements to routers", []edit{{"routing/plan/advertise.go",
 		`shut, unknown = "this node is drained", false`, `shut = ""`}}},
 	{"routers are told of addresses before anything leads to pods", []edit{{"routing/plan/advertise.go",
