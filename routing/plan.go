@@ -72,6 +72,9 @@ type Plan struct {
 	Conditions []Condition
 	Links      map[string][]netip.Prefix // for the ledger
 	Holders    map[netip.Prefix]string   // for the ledger
+	// Unrouted are the pod CIDRs of other nodes that the guard keeps this node itself
+	// from, as main has no route to them.
+	Unrouted []netip.Prefix
 	// Drained are the other nodes that are drained or being drained, by name: as
 	// the lease says, or their marker in BGP. The ledger remembers them for when
 	// neither can be seen.

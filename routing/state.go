@@ -63,6 +63,7 @@ type PeerStatus struct {
 	Accepted     []Path
 	Refused      []Refusal // bounded; RefusedCount is the whole number
 	RefusedCount uint32
+	Aside        uint32 // paths that are left aside for the time being, not refused
 	Reason       string // why there is no session
 }
 

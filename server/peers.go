@@ -91,7 +91,7 @@ func (v *view) peer(p *routing.PeerStatus, full bool) *pb.Peer {
 // come round to us.
 func refused(p *routing.PeerStatus) uint32 {
 	if s := &p.Session; s.State == routing.Established && s.EndOfRIB {
-		return max(p.RefusedCount, s.Received-min(s.Received, uint32(len(p.Accepted))))
+		return max(p.RefusedCount, s.Received-min(s.Received, uint32(len(p.Accepted))+p.Aside))
 	}
 	return p.RefusedCount
 }

@@ -199,6 +199,7 @@ func (r *rig) calm() {
 		r.kernel.SetCarrier(s.link, true)
 		r.kernel.addAddrs(s.link)
 	}
+	r.kernel.cni()
 	r.setNodes(seedNodes(r.t)...)
 	r.engine.Configure(seedConfig(r.t), routing.ConfigStatus{}, nil)
 	r.wait(15 * time.Second)

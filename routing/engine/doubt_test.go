@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,38 @@ func TestDoubt(t *testing.T) {
 		r.wantPath("k8s-2", v4, true, "answering for a while")
 		if r.condition("peer/k8s-2/ipv4", "") != nil {
 			t.Error("the condition stays")
+		}
+	})
+}
+
+// TestDoubtOfAll: where our own link is down, one condition is enough for all its
+// peers, and nothing that they say counts as refused.
+func TestDoubtOfAll(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		r.kernel.SetCarrier("pod0", false)
+		for _, node := range []string{"k8s-2", "k8s-3"} {
+			for _, f := range routing.Families {
+				r.kernel.die(hopOf(node, f), true)
+				r.doubt(node, f, true)
+			}
+		}
+		r.wait(5 * time.Second)
+		own := 0
+		for _, c := range r.state().Conditions {
+			if c.Reason == "Silent" {
+				t.Errorf("%v", c)
+			}
+			if c.Object == "link/pod0" {
+				own++
+			}
+		}
+		if own != 1 {
+			t.Errorf("%d conditions of the link: %v", own, r.state().Conditions)
+		}
+		p := r.peer("k8s-2", v4)
+		if p.RefusedCount != 0 || p.Aside != 1 || !strings.Contains(p.Reason, "link pod0 is down") {
+			t.Errorf("shown as %+v", p)
 		}
 	})
 }

@@ -95,6 +95,7 @@ type Engine struct {
 	draining   *drain         // of this pass
 	failures   int            // passes in a row that had one
 	conditions conditions
+	unrouted   map[netip.Prefix]time.Time // pod CIDRs that main has no route to, since when
 	fights     fights
 	stats      routing.PassStatus
 

@@ -48,7 +48,23 @@ func newFakeKernel() *fakeKernel {
 	for _, s := range seedAddrs {
 		k.addLink(s.link)
 	}
+	k.cni()
 	return k
+}
+
+// protocolCNI is whose the CNI's routes are.
+const protocolCNI routing.Protocol = 17
+
+// cni puts in what the CNI has in main, as far as it is not there.
+func (k *fakeKernel) cni() {
+	for _, r := range []routing.Route{
+		{Table: routing.MainID, Dst: netip.MustParsePrefix("10.244.0.0/16"), Link: "cilium_host", Protocol: protocolCNI},
+		{Table: routing.MainID, Dst: netip.MustParsePrefix("fd00:10:244::/48"), Metric: 1024, Link: "cilium_host", Protocol: protocolCNI},
+	} {
+		if !k.has(func(there routing.Route) bool { return there.Key() == r.Key() }) {
+			k.foreign(routing.Add, r)
+		}
+	}
 }
 
 // addLink makes one of the seed's links.
@@ -155,7 +171,9 @@ func (k *fakeKernel) foreign(verb routing.Verb, routes ...routing.Route) {
 
 // ours returns the routes that netclass has.
 func (k *fakeKernel) ours() []routing.Route {
-	return slices.DeleteFunc(k.Picture().Routes, func(r routing.Route) bool { return r.Protocol == routing.ProtocolKernel })
+	return slices.DeleteFunc(k.Picture().Routes, func(r routing.Route) bool {
+		return r.Protocol == routing.ProtocolKernel || r.Protocol == protocolCNI
+	})
 }
 
 func (k *fakeKernel) die(hop netip.Addr, dead bool) {

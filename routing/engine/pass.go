@@ -30,6 +30,9 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 	}
 	e.watchRange(cfg)
 	e.deafness()
+	if e.suspects(start) {
+		e.dump.Store(true)
+	}
 	before, dumps := e.kernel, e.stats.Dumps
 	err := e.look(ctx, cfg)
 	if ctx.Err() != nil {
@@ -92,6 +95,9 @@ func (e *Engine) retry(cfg *routing.Config) time.Duration {
 		next = e.backoff()
 	}
 	if due, ok := e.sessions.due(time.Now()); ok {
+		next = min(next, time.Until(due))
+	}
+	if due, ok := e.lackDue(time.Now()); ok {
 		next = min(next, time.Until(due))
 	}
 	if due, ok := e.fights.due(time.Now()); ok {

@@ -42,6 +42,7 @@ func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing
 	e.fights.conditions(e.conditions.now, e.conditions.add)
 	e.violations(p)
 	e.routers(p)
+	e.lacking(p)
 	s := e.newState(conf)
 	s.Verified = e.verifier.latest.Load()
 	s.Plan, s.Kernel, s.Pending = p, e.kernel, pending
@@ -134,15 +135,27 @@ func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 		peers[i].Session = s.lastSeen
 		peers[i].Session.Paths = nil
 		if s.silent {
-			why := s.neighbor.Remote.String() + " does not answer on " + s.neighbor.Link + ": its paths are left aside, though the session is up yet"
-			peers[i].Reason = why
-			e.conditions.add("peer/"+s.lastSeen.Key.String(), "Silent", why)
+			peers[i].Reason, peers[i].Aside = e.silent(s), uint32(len(s.paths))
 		}
 		if s.held && (len(s.paths) > 0 || adopted[s.neighbor.Remote]) {
 			peers[i].Held, peers[i].HeldTill = true, s.until
 		}
 	}
 	return peers
+}
+
+// silent says why the paths of a session that is up are left aside. Where our own
+// link is down all its peers are silent, which one condition of the link is enough for.
+func (e *Engine) silent(s *session) string {
+	const aside = ": its paths are left aside, though the session is up yet"
+	link := s.neighbor.Link
+	if !e.kernel.Link(link).Usable() {
+		e.conditions.add("link/"+link, "Down", "its peers cannot be reached: their paths are left aside, though the sessions are up yet")
+		return "link " + link + " is down" + aside
+	}
+	why := s.neighbor.Remote.String() + " does not answer on " + link + aside
+	e.conditions.add("peer/"+s.lastSeen.Key.String(), "Silent", why)
+	return why
 }
 
 // health sums the state up in one word.

@@ -137,6 +137,7 @@ func (m *maker) guard() {
 					"%s is not guarded: it is wider than the connected network %s, and would cut off what lies beside it; name %s instead", dst, net, net)
 				continue
 			}
+			m.guarded = append(m.guarded, dst)
 			if g.AsRules {
 				m.guardRules(g.Priority, f, dst)
 			} else {

@@ -53,8 +53,9 @@ func (m *maker) importFrom(u *routing.Upstream, f routing.Family, peering *routi
 	st := &routing.PeerStatus{}
 	for _, path := range peering.Paths {
 		table, why := m.refuseImport(u, f, path)
-		if why == "" {
-			why = down
+		if why == "" && down != "" {
+			st.Aside++
+			continue
 		}
 		if why == "" {
 			why = m.importHop(u.Link, f, path.NextHop)

@@ -68,6 +68,22 @@ func TestImports(t *testing.T) {
 		connected and own: delete route 2001:db8:1::/48 via fd00:47::fe dev ingress0 table 47 metric 500`)
 }
 
+// TestImportsWithoutLink: while our own link is down nothing is imported, but nothing
+// is refused either.
+func TestImportsWithoutLink(t *testing.T) {
+	w := importing()
+	w.Speaking = w.make().Speak
+	w.link("ingress0").Up = false
+	w.hears("udm", "10.47.0.254", "192.168.7.0/24")
+	p := w.make()
+	if st := peerStatus(t, p, "udm", routing.IPv4); len(st.Accepted) != 0 || st.RefusedCount != 0 || st.Aside != 1 || !strings.Contains(st.Reason, "link ingress0 is down") && !strings.Contains(st.Reason, "advertised") {
+		t.Errorf("%+v", st)
+	}
+	if slices.ContainsFunc(p.Routes, func(r routing.Route) bool { return r.Metric == routing.MetricImport }) {
+		t.Error("imported")
+	}
+}
+
 func TestImportsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, hop, dst, want string
@@ -84,7 +100,6 @@ func TestImportsRefused(t *testing.T) {
 		{"no hop at all", "::", "2001:db8::/48", "next hop :: is in no network of ingress0", nil},
 		{"a mapped hop", "::ffff:10.47.0.254", "2001:db8::/48", "next hop ::ffff:10.47.0.254 is a mapped address", nil},
 		{"a link-local hop", "fe80::2", "2001:db8::/48", "next hop fe80::2 is a link-local address", nil},
-		{"the link is down", "10.47.0.254", "192.168.7.0/24", "link ingress0 is down", func(w *world) { w.link("ingress0").Up = false }},
 		{"a network of a link", "10.47.0.254", "192.168.0.0/16", "overlaps 192.168.9.0/24, a network of docker0", func(w *world) {
 			w.Kernel.Links = append(w.Kernel.Links, upLink("docker0", "192.168.9.1/24"))
 		}},

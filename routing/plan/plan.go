@@ -26,7 +26,9 @@ func Make(in *routing.Inputs) *routing.Plan {
 	m.imports()
 	m.leftDefaults()
 	m.guard()
+	m.unrouted()
 	m.speak()
+	m.filters()
 	m.classes()
 	m.waitingTables()
 	m.ownership()
@@ -62,6 +64,7 @@ type maker struct {
 	remotes   map[netip.Addr]int                 // address -> the node that is spoken to there
 	hosts     []host                             // by address; made when first asked for
 
+	guarded  []netip.Prefix                               // what the guard covers
 	ruled    map[routing.Rule]bool                        // planned
 	delivery map[routing.Family]rulePlace                 // the rule that delivers local packets; zero: none
 	others   map[rulePlace][]routing.Rule                 // the kernel's that are not ours; made when first asked for

@@ -69,16 +69,34 @@ func (m *maker) mesh(b *routing.BGP) {
 	}
 }
 
-// misnamed says so when the other nodes are told an address of ours on the mesh
-// link that it does not have: they would dial into the void.
+// misnamed says so when the other nodes are told no address of ours on the mesh
+// link, or one that it does not have: they would dial nobody, or into the void.
 func (m *maker) misnamed(mesh *routing.Mesh, f routing.Family) {
 	if m.self == nil {
 		return
 	}
-	known, _ := m.nodeAddress(m.at, mesh.Address, mesh.Link, f)
-	if known.IsValid() && !m.hasAddress(mesh.Link, known) {
+	known, why := m.nodeAddress(m.at, mesh.Address, mesh.Link, f)
+	switch {
+	case !known.IsValid() && m.familyUsed(f) && m.meshSpeaks(f):
+		m.condition("node/"+m.self.Name, "NoAddress", "%s, so the other nodes have no %s session with it", why, f)
+	case known.IsValid() && !m.hasAddress(mesh.Link, known):
 		m.condition("node/"+m.self.Name, "OtherAddress", "the other nodes are told that its address on %s is %s, but the link does not have it", mesh.Link, known)
 	}
+}
+
+// meshSpeaks reports whether another node has an address of the family for the mesh,
+// so that it is worth a word if this one has none.
+func (m *maker) meshSpeaks(f routing.Family) bool {
+	mesh := m.cfg.BGP.Mesh
+	for i := range m.nodes {
+		if i == m.at {
+			continue
+		}
+		if a, _ := m.nodeAddress(i, mesh.Address, mesh.Link, f); a.IsValid() {
+			return true
+		}
+	}
+	return false
 }
 
 // side is our end of the mesh in one family.

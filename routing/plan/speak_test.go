@@ -246,6 +246,25 @@ func TestRouterID(t *testing.T) {
 	}
 }
 
+// TestOwnAddressUntold: a node that does not say its address on the mesh link has the
+// address all the same; only the others cannot know it.
+func TestOwnAddressUntold(t *testing.T) {
+	w := seed()
+	delete(w.node("k8s-1").Annotations, "net.renner.uno/pod0-v4")
+	p := w.make()
+	wantSaid(t, p, "node/k8s-1 NoAddress: node k8s-1 has no annotation net.renner.uno/pod0-v4, so the other nodes have no ipv4 session with it")
+	if strings.Contains(said(p), "ipv6 session with it") {
+		t.Errorf("of the other family too:\n%s", said(p))
+	}
+	// Where nobody has one the family is not in use.
+	for i := range w.Inventory.Nodes {
+		delete(w.Inventory.Nodes[i].Annotations, "net.renner.uno/pod0-v4")
+	}
+	if strings.Contains(said(w.make()), "NoAddress") {
+		t.Errorf("though nobody has one:\n%s", said(w.make()))
+	}
+}
+
 func TestPasswords(t *testing.T) {
 	w := seed()
 	w.Config.BGP.Mesh.PasswordFile = "mesh"

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -33,6 +34,10 @@ func (m *maker) upstream(b *routing.BGP, u *routing.Upstream) {
 		st := routing.PeerStatus{Neighbor: nb, Reason: why}
 		if said := m.imported[nb.Key]; said != nil {
 			st.Accepted, st.Refused, st.RefusedCount = said.Accepted, said.Refused, said.RefusedCount
+			st.Aside = said.Aside
+			if _, down := m.usable(u.Link, f); st.Aside > 0 {
+				st.Reason = cmp.Or(st.Reason, down)
+			}
 		}
 		m.plan.Peers = append(m.plan.Peers, st)
 	}
