@@ -172,7 +172,7 @@ func (a *app) carryOut(ctx context.Context, p *progress, follow func(context.Con
 	switch failed, tooLong := client.HalfWay(err); {
 	case ctx.Err() != nil:
 		return exitWith{fmt.Errorf("interrupted; %s", p.goesOn()), exitError}
-	case client.IsTimeout(err) && limited.Err() != nil:
+	case client.IsTimeout(err): // ours, of which the daemon may be the first to know
 		return exitWith{fmt.Errorf("not done after %v; %s", a.timeout, p.goesOn()), exitTimeout}
 	case p.said != "" && client.IsLost(err):
 		return exitWith{fmt.Errorf("lost the connection to netclassd; %s", p.goesOn()), exitError}

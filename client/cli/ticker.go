@@ -15,7 +15,7 @@ import (
 // what is longer later moves them for good.
 type ticker struct {
 	app    *app
-	known  map[string]bool // objects, by the API's name
+	known  map[string]string // what objects are called here, by the API's name
 	synced bool
 	begun  bool
 	held   []tick // of the snapshot, not printed yet
@@ -61,17 +61,21 @@ func (t *ticker) show(e *pb.WatchResponse) error {
 		switch {
 		case !t.synced:
 			k.event = "have"
-		case t.known[name]:
+		case t.known[name] != "":
 			k.event = "change"
 		default:
 			k.event = "add"
 		}
-		t.known[name] = true
 		k.object, _ = shownName(name)
+		if table := e.GetUpsert().GetTable(); table != nil {
+			k.object = "table/" + tableName(table)
+		}
+		t.known[name] = k.object
 		k.state, k.reason = a.objectLine(e.GetUpsert())
 	default:
 		k.event = "gone"
 		k.object, k.state.text = shownName(e.GetDelete())
+		k.object = either(t.known[e.GetDelete()], k.object)
 		delete(t.known, e.GetDelete())
 	}
 	t.held = append(t.held, k)
@@ -82,7 +86,7 @@ func (t *ticker) show(e *pb.WatchResponse) error {
 }
 
 // kinds names the API's collections as the status does.
-var kinds = map[string]string{"classes": "class", "tables": "table", "peers": "peer", "nodes": "node"}
+var kinds = map[string]string{"classes": "class", "peers": "peer", "nodes": "node"}
 
 // shownName is what an object of the API is called where people read: "class/pod-pod"
 // for classes/pod-pod, and of conditions/class/pod-pod/NoCarrier what is its object,

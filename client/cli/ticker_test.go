@@ -23,7 +23,9 @@ func TestTicker(t *testing.T) {
 	events := []*pb.WatchResponse{
 		class("pod-pod", pb.Health_HEALTH_READY),
 		class("a-class-with-a-name-of-forty-characters1", pb.Health_HEALTH_READY),
+		{Event: &pb.WatchResponse_Upsert{Upsert: &pb.Object{Name: "tables/47", Value: &pb.Object_Table{Table: &pb.Table{Id: 47, Name: "pods"}}}}},
 		{Event: &pb.WatchResponse_Synced{Synced: &pb.Synced{}}},
+		{Event: &pb.WatchResponse_Delete{Delete: "tables/47"}},
 		condition("class/pod-pod", "NoCarrier"),
 		condition("class/pod-pod", "NoCarrier"),
 		class("pod-pod", pb.Health_HEALTH_WAITING),
@@ -35,12 +37,12 @@ func TestTicker(t *testing.T) {
 	show := func(width int) []string {
 		var out bytes.Buffer
 		a := &app{env: Env{Out: &out, Width: width, Now: func() time.Time { return time.Unix(0, 0).UTC() }, Getenv: func(string) string { return "1" }}}
-		k := &ticker{app: a, known: map[string]bool{}}
+		k := &ticker{app: a, known: map[string]string{}}
 		for i, e := range events {
 			if err := k.show(e); err != nil {
 				t.Fatal(err)
 			}
-			if out.Len() > 0 != (i > 1) {
+			if out.Len() > 0 != (i > 2) {
 				t.Errorf("after %d events the output is %q", i+1, out.String())
 			}
 		}
@@ -49,7 +51,9 @@ func TestTicker(t *testing.T) {
 	want := `TIME      EVENT   OBJECT                                          STATE        REASON
 00:00:00  have    class/pod-pod                                   Ready        link pod0
 00:00:00  have    class/a-class-with-a-name-of-forty-characters1  Ready        link pod0
+00:00:00  have    table/pods                                      -            ipv4 0/0 ipv6 0/0
 00:00:00  synced  -                                               -            -
+00:00:00  gone    table/pods                                      -            -
 00:00:00  add     class/pod-pod                                   NoCarrier    m
 00:00:00  change  class/pod-pod                                   NoCarrier    m
 00:00:00  change  class/pod-pod                                   Waiting      link pod0

@@ -16,7 +16,8 @@ func (a *app) watch() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch",
 		Short: "Show every object, then each change, until interrupted",
-		Long: `Show every object, then each change, until interrupted.
+		Long: `Show every object, then each change, until interrupted. A condition has the name
+of the object that it is of, and its reason as the state.
 
 With -o json each event is one line, with -o yaml one document. --timeout limits
 the time until every object has been shown, not the watch.`,
@@ -33,7 +34,7 @@ the time until every object has been shown, not the watch.`,
 				})
 				defer timer.Stop()
 			}
-			t := &ticker{app: a, known: map[string]bool{}}
+			t := &ticker{app: a, known: map[string]string{}}
 			defer t.flush()
 			for e, err := range c.Watch(ctx) {
 				if err != nil {

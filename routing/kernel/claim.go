@@ -121,7 +121,7 @@ func MayRoute() error {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
-		return errors.New("netclassd needs the capability CAP_NET_ADMIN: start it as root, or by its systemd unit or pod, which give it that")
+		return errors.New("the capability CAP_NET_ADMIN is missing: run netclassd as root, or by its systemd unit or pod, which give it that")
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func TestMayRoute(t *testing.T) {
 		}
 		failed <- kernel.MayRoute()
 	}()
-	if err := <-failed; err == nil || !strings.Contains(err.Error(), "needs the capability CAP_NET_ADMIN") {
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "the capability CAP_NET_ADMIN is missing") {
 		t.Errorf("without it: %v", err)
 	}
 }

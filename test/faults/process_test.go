@@ -99,7 +99,7 @@ func TestUnprivileged(t *testing.T) {
 		for _, command := range []string{"", "flush"} {
 			out, err := c.Node(1).Exec(ctx, "setpriv", append(strings.Fields("--bounding-set=-net_admin "+lab.Built("netclassd")+" "+command),
 				"--config", config, "--socket", t.TempDir()+"/n.sock", "--state-dir", t.TempDir())...)
-			if err == nil || !strings.Contains(err.Error(), "exit status 1") || !strings.Contains(err.Error(), "needs the capability CAP_NET_ADMIN") {
+			if err == nil || !strings.Contains(err.Error(), "exit status 1") || !strings.Contains(err.Error(), "the capability CAP_NET_ADMIN is missing") {
 				t.Errorf("configuration %q, command %q: %q, %v", text, command, out, err)
 			}
 		}
