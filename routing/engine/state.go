@@ -135,7 +135,7 @@ func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 		peers[i].Session = s.lastSeen
 		peers[i].Session.Paths = nil
 		if s.silent {
-			peers[i].Reason, peers[i].Aside = e.silent(s), uint32(len(s.paths))
+			peers[i].Reason, peers[i].Aside = e.silent(p, s), uint32(len(s.paths))
 		}
 		if s.held && (len(s.paths) > 0 || adopted[s.neighbor.Remote]) {
 			peers[i].Held, peers[i].HeldTill = true, s.until
@@ -145,12 +145,15 @@ func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 }
 
 // silent says why the paths of a session that is up are left aside. Where our own
-// link is down all its peers are silent, which one condition of the link is enough for.
-func (e *Engine) silent(s *session) string {
+// link is down all its peers are silent, which one condition is enough for: that of a
+// class that waits for the link, if there is one.
+func (e *Engine) silent(p *routing.Plan, s *session) string {
 	const aside = ": its paths are left aside, though the session is up yet"
 	link := s.neighbor.Link
 	if !e.kernel.Link(link).Usable() {
-		e.conditions.add("link/"+link, "Down", "its peers cannot be reached: their paths are left aside, though the sessions are up yet")
+		if !slices.ContainsFunc(p.Classes, func(c routing.ClassStatus) bool { return c.Class.Link == link && c.Health == routing.Waiting }) {
+			e.conditions.add("link/"+link, "Down", "its peers cannot be reached: their paths are left aside, though the sessions are up yet")
+		}
 		return "link " + link + " is down" + aside
 	}
 	why := s.neighbor.Remote.String() + " does not answer on " + link + aside

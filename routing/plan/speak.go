@@ -59,6 +59,9 @@ func (m *maker) mesh(b *routing.BGP) {
 		}
 	}
 	for _, f := range routing.Families {
+		if sides[f].waits && !m.classWaits(mesh.Link) {
+			m.condition("mesh/"+f.String(), "NoSession", "no %s session with any node: %s", f, sides[f].why)
+		}
 		if !sides[f].used {
 			continue
 		}
@@ -99,12 +102,24 @@ func (m *maker) meshSpeaks(f routing.Family) bool {
 	return false
 }
 
+// classWaits reports whether a class waits for a link, and so says what is wrong
+// with it.
+func (m *maker) classWaits(link string) bool {
+	for _, f := range routing.Families {
+		if ok, _ := m.usable(link, f); ok {
+			return false
+		}
+	}
+	return slices.ContainsFunc(m.cfg.Classes, func(c routing.Class) bool { return c.Link == link && !c.Delegated })
+}
+
 // side is our end of the mesh in one family.
 type side struct {
 	local netip.Addr
 	why   string // why there is none
 	up    bool   // the link can be used now
 	used  bool   // there is a session
+	waits bool   // there would be one, if there were this end
 }
 
 // meshRemotes notes which node has which address. Where two are given one by
@@ -175,6 +190,8 @@ func (m *maker) peer(b *routing.BGP, node int, f routing.Family, s *side) {
 		st.Reason = missing
 	case s.why != "":
 		st.Reason = s.why
+		s.waits = true
+		return
 	case refused != "":
 		st.Reason = refused
 	case m.hasAddress(mesh.Link, remote):

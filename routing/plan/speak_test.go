@@ -265,6 +265,42 @@ func TestOwnAddressUntold(t *testing.T) {
 	}
 }
 
+// TestNoOwnEnd: while this end of the mesh cannot be used no peer is at fault. It is
+// said once, by the class that waits for the link if there is one.
+func TestNoOwnEnd(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		bend func(*world)
+		want string
+	}{
+		{"link down", func(w *world) { w.link("pod0").Up = false }, ""},
+		{"link down, which is no class's", func(w *world) {
+			w.link("pod0").Up = false
+			w.Config.Classes = w.Config.Classes[2:]
+		}, "mesh/ipv4 NoSession: no ipv4 session with any node: link pod0 is down\nmesh/ipv6 NoSession: no ipv6 session with any node: link pod0 is down\n"},
+		{"no address of a family", func(w *world) {
+			w.link("pod0").Addrs = slices.DeleteFunc(w.link("pod0").Addrs, func(a routing.LinkAddr) bool { return a.Prefix.Addr().Is6() })
+		}, "mesh/ipv6 NoSession: no ipv6 session with any node: link pod0 has no ipv6 address\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := seed()
+			test.bend(w)
+			p, got := w.make(), ""
+			for _, c := range p.Conditions {
+				if c.Reason == "NoSession" {
+					got += c.Object + " NoSession: " + c.Message + "\n"
+				}
+			}
+			if got != test.want {
+				t.Errorf("got\n%swant\n%s", got, test.want)
+			}
+			if st := peerStatus(t, p, "k8s-2", routing.IPv6); !strings.Contains(st.Reason, "link pod0 ") {
+				t.Errorf("the peer says %q", st.Reason)
+			}
+		})
+	}
+}
+
 func TestPasswords(t *testing.T) {
 	w := seed()
 	w.Config.BGP.Mesh.PasswordFile = "mesh"
