@@ -220,3 +220,27 @@ func TestRefusedIsWhatIsNotAccepted(t *testing.T) {
 		t.Error("no router's prefixes were counted")
 	}
 }
+
+// TestAsideIsNotRefused: what is left aside while the peer cannot be reached is not
+// refused.
+func TestAsideIsNotRefused(t *testing.T) {
+	st := servertest.Healthy()
+	p := &st.Peers[0]
+	p.Session.State, p.Session.EndOfRIB, p.Session.Received = routing.Established, true, 3
+	p.Accepted, p.RefusedCount, p.Aside = nil, 1, 2
+	list, err := api(t, servertest.Start(t, servertest.NewSource(st))).ListPeers(t.Context(), &pb.ListPeersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := false
+	for _, got := range list.GetPeers() {
+		if got.GetName() == p.Neighbor.Key.Peer && got.GetFamily() == pb.Family(p.Neighbor.Key.Family) {
+			if seen = true; got.GetRefused() != 1 {
+				t.Errorf("%d refused", got.GetRefused())
+			}
+		}
+	}
+	if !seen {
+		t.Error("the peer is not listed")
+	}
+}
