@@ -20,7 +20,7 @@ if [[ $VERSION =~ ^v?([0-9]+\.[0-9]+.*)$ ]]; then
 else
 	PACKAGE_VERSION=0~$(TZ=UTC date -d "@$SOURCE_DATE_EPOCH" +%Y%m%d.%H%M%S).${VERSION//-/.}
 fi
-export SOURCE_DATE_EPOCH PACKAGE_VERSION VERSION CGO_ENABLED=0
+export GO SOURCE_DATE_EPOCH PACKAGE_VERSION VERSION CGO_ENABLED=0
 
 if [[ -z ${BUILD_DIR:-} ]]; then
 	BUILD_DIR=$(mktemp -d)
@@ -34,6 +34,7 @@ for ARCH in "${architectures[@]}"; do
 	rm -rf "$STAGE/made"
 	mkdir -p "$STAGE/made/doc"
 	"$GO" run "${flags[@]}" ./packaging/man "$STAGE/made"
+	GOARCH=$ARCH packaging/release/licences.sh >"$STAGE/made/doc/LICENSES"
 	if test -e CHANGELOG.md; then install -m 644 CHANGELOG.md "$STAGE/made/doc/"; fi
 	for format in $FORMATS; do
 		"$GO" tool -modfile=tools.mod nfpm package --config packaging/deb-rpm/nfpm.yaml --packager "$format" --target "$out/"

@@ -10,7 +10,7 @@ architectures=("$@")
 ((${#architectures[@]})) || architectures=(amd64 arm64)
 cd "$(dirname "$0")/../.."
 : "${GO:=go}" "${VERSION:=$(git describe --tags --always --dirty)}" "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
-export CGO_ENABLED=0
+export GO CGO_ENABLED=0
 
 if [[ -z ${BUILD_DIR:-} ]]; then
 	BUILD_DIR=$(mktemp -d)
@@ -20,6 +20,7 @@ flags=(-trimpath -buildvcs=false -ldflags "-s -w -X netclass.dev/version.Version
 for arch in "${architectures[@]}"; do
 	GOARCH=$arch "$GO" build "${flags[@]}" -o "$BUILD_DIR/linux_$arch/" ./cmd/netclassd ./cmd/netclassctl
 done
+packaging/release/licences.sh >"$BUILD_DIR/LICENSES"
 "$GO" -C packaging/image build -trimpath -buildvcs=false -o "$BUILD_DIR/netclass-image" .
 list=$(IFS=,; echo "${architectures[*]}")
 "$BUILD_DIR/netclass-image" build -version "$VERSION" -created "$SOURCE_DATE_EPOCH" -arch "$list" \

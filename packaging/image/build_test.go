@@ -37,6 +37,7 @@ func programOf(m elf.Machine) []byte {
 func binaries(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
+	put(t, filepath.Join(dir, "LICENSES"), []byte("of all\n"))
 	for arch, m := range machines {
 		for _, name := range []string{"netclassd", "netclassctl"} {
 			path := filepath.Join(dir, "linux_"+arch, name)
@@ -173,6 +174,10 @@ drwxr-xr-x /usr/local
 drwxr-xr-x /usr/local/bin
 -rwxr-xr-x /usr/local/bin/netclassctl
 -rwxr-xr-x /usr/local/bin/netclassd
+drwxr-xr-x /usr/share
+drwxr-xr-x /usr/share/licenses
+drwxr-xr-x /usr/share/licenses/netclass
+-rw-r--r-- /usr/share/licenses/netclass/LICENSES
 drwxr-xr-x /var
 drwxr-xr-x /var/lib
 drwxr-xr-x /var/lib/netclassd
@@ -284,6 +289,12 @@ func TestRefused(t *testing.T) {
 			put(t, filepath.Join(binaries, "linux_amd64", "netclassctl"), []byte("#!/bin/sh\n"))
 			return nil
 		}, "netclassctl: read program"},
+		"no licences": {func(t *testing.T, binaries, _ string) []string {
+			if err := os.Remove(filepath.Join(binaries, "LICENSES")); err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		}, "LICENSES: no such file"},
 		"a manifest without a version": {func(t *testing.T, _, talos string) []string {
 			put(t, filepath.Join(talos, "manifest.yaml"), []byte("version: v1alpha1\n"))
 			return nil

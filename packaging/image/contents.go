@@ -30,10 +30,15 @@ const idle = "# netclassd idles, healthy, until a configuration is mounted over 
 
 // container returns what netclassd finds as its root.
 func (r *release) container(arch string) (tree, error) {
+	licences, err := os.ReadFile(filepath.Join(r.binaries, "LICENSES"))
+	if err != nil {
+		return nil, err
+	}
 	t := tree{
-		"etc/netclassd/config.yaml": {file, []byte(idle)},
-		"run/netclassd":             {mode: folder},
-		"var/lib/netclassd":         {mode: folder},
+		"etc/netclassd/config.yaml":            {file, []byte(idle)},
+		"run/netclassd":                        {mode: folder},
+		"usr/share/licenses/netclass/LICENSES": {file, licences},
+		"var/lib/netclassd":                    {mode: folder},
 	}
 	for _, name := range []string{"netclassd", "netclassctl"} {
 		data, err := os.ReadFile(filepath.Join(r.binaries, "linux_"+arch, name))

@@ -43,7 +43,7 @@ func run(args []string, out io.Writer) error {
 type release struct {
 	version  string
 	created  time.Time // of the commit: the time of the build would make each one differ
-	binaries string    // folder with a folder for each architecture, linux_amd64 and so on
+	binaries string    // folder with a folder for each architecture, linux_amd64 and so on, and the LICENSES of all
 	talos    string    // folder with the extension's manifest and service
 }
 
@@ -54,7 +54,7 @@ func build(args []string, out io.Writer) error {
 	f := flag.NewFlagSet("build", flag.ContinueOnError)
 	f.StringVar(&r.version, "version", "", "the `VERSION` of the binaries")
 	f.Int64Var(&epoch, "created", 0, "when the images count as created, in `SECONDS` since 1970")
-	f.StringVar(&r.binaries, "binaries", "dist/bin", "the `FOLDER` with linux_ARCH/netclassd and linux_ARCH/netclassctl")
+	f.StringVar(&r.binaries, "binaries", "dist/bin", "the `FOLDER` with linux_ARCH/netclassd, linux_ARCH/netclassctl and LICENSES")
 	f.StringVar(&r.talos, "talos", "packaging/talos", "the `FOLDER` with the Talos extension's manifest and service")
 	f.StringVar(&folder, "out", "dist/images", "the `FOLDER` that the images are written to")
 	f.StringVar(&architectures, "arch", "amd64,arm64", "the architectures, a `LIST`")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what a release has into a folder: the packages and images, the binaries by
-# themselves, a bill of materials of each (CycloneDX), the changes, and the checksums
-# of all. What it makes depends on the commit alone. A release is of a tag and of
+# themselves, a bill of materials of each (CycloneDX), the licences, the changes, and
+# the checksums of all. What it makes depends on the commit alone. A release is of a tag and of
 # nothing besides: anything else is refused, unless ALLOW_UNTAGGED is set.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -31,7 +31,7 @@ for arch in amd64 arm64; do
 		"$GO" tool -modfile=tools.mod cyclonedx-gomod bin -json -std -noserial -notimestamp -version "$VERSION" -output "$out/$name.cdx.json" "$out/$name"
 	done
 done
-install -m 644 CHANGELOG.md LICENSE "$out/"
+install -m 644 CHANGELOG.md "$BUILD_DIR/LICENSES" "$out/"
 find "$out" -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | (cd "$out" && xargs -d '\n' sha256sum) >"$BUILD_DIR/sums"
 install -m 644 "$BUILD_DIR/sums" "$out/SHA256SUMS"
 echo "release: $VERSION in $out"

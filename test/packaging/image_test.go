@@ -47,6 +47,9 @@ func images(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(binaries, "LICENSES"), []byte("of all\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	said, err := exec.Command(builder(t), "build", "-version", "test", "-arch", runtime.GOARCH, "-binaries", binaries,
 		"-talos", repository("packaging/talos"), "-out", out).CombinedOutput()
 	if err != nil {

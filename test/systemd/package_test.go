@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,7 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	licensed(t, filepath.Join(doc, "LICENSES"), filepath.Join(root, "usr/sbin/netclassd"), filepath.Join(root, "usr/bin/netclassctl"))
 	links := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "packaging/*/*.md"} {
 		for _, file := range files(t, doc, pattern) {
@@ -60,6 +62,29 @@ func TestDocumentation(t *testing.T) {
 	}
 	if links < 10 {
 		t.Errorf("%d links: are they read?", links)
+	}
+}
+
+// licensed: of every module in the programs there is the licence.
+func licensed(t *testing.T, licences string, programs ...string) {
+	t.Helper()
+	text, err := os.ReadFile(licences)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range programs {
+		built, err := buildinfo.ReadFile(program)
+		if err != nil || len(built.Deps) == 0 {
+			t.Fatalf("%s: %v", program, err)
+		}
+		for _, module := range built.Deps {
+			if _, licence, found := bytes.Cut(text, []byte("\n==== "+module.Path+" "+module.Version+"\n\n---- ")); !found || len(licence) < 500 {
+				t.Errorf("%s: no licence of %s %s", licences, module.Path, module.Version)
+			}
+		}
+	}
+	if !bytes.Contains(text, []byte("\n==== netclass.dev\n\n---- LICENSE\n")) {
+		t.Errorf("%s: no licence of netclass itself", licences)
 	}
 }
 
