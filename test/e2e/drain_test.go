@@ -189,7 +189,7 @@ func TestDrainFails(t *testing.T) {
 	c.said(two, []string{"drain", "--wait", "14s"}, true, "pod0 has received", "put back")
 	noise.Stop()
 	c.must(c.paths(2, true))
-	c.said(two, []string{"status"}, false, "Ready", "pod0 has received")
+	c.said(two, []string{"status"}, false, "Undrained", "pod0 has received")
 	c.said(c.daemons[0], []string{"drain"}, false, "DRAINED k8s-1")
 	c.said(c.daemons[0], []string{"undrain"}, false)
 	tr.stop(0, "pod0", "node0")
