@@ -85,6 +85,7 @@ func pages(cmd *cobra.Command, dir, section string, date time.Time) error {
 		}
 	}
 	cmd.DisableAutoGenTag = true // it has the day of the build
+	cmd.Long = literal(cmd.Long)
 	var page bytes.Buffer
 	header := &doc.GenManHeader{Section: section, Date: &date, Source: "netclass " + version.String(), Manual: "netclass"}
 	if err := doc.GenMan(cmd, header, &page); err != nil {
@@ -92,6 +93,25 @@ func pages(cmd *cobra.Command, dir, section string, date time.Time) error {
 	}
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + section + ".gz"
 	return writeFile(dir, name, compressed(page.Bytes()))
+}
+
+// literal is a command's help with its tables, lines that begin with two spaces, as
+// Markdown wants what is not to be filled: four spaces, and an empty line before and
+// after.
+func literal(help string) string {
+	var out strings.Builder
+	inside := false
+	for line := range strings.Lines(help) {
+		if table := strings.HasPrefix(line, "  "); line != "\n" && table != inside {
+			out.WriteString("\n")
+			inside = table
+		}
+		if inside && line != "\n" {
+			out.WriteString("  ")
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // compressed is data by gzip, without a name or a time.

@@ -60,6 +60,27 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestLiteral: a table stays as it is written, and what follows it is text again.
+func TestLiteral(t *testing.T) {
+	dir := t.TempDir()
+	if err := write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for page, want := range map[string]string{
+		"man1/netclassctl-drain.1.gz":   "\n.EX\nclaim              the others",
+		"man1/netclassctl-explain.1.gz": "that nobody uses\nvip ",
+	} {
+		z, err := gzip.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "man", page))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(z)
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %q, %v:\n%s", page, want, err, text)
+		}
+	}
+}
+
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(file)

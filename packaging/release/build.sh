@@ -4,6 +4,7 @@
 # the checksums of all. What it makes depends on the commit alone. A release is of a tag and of
 # nothing besides: anything else is refused, unless ALLOW_UNTAGGED is set.
 set -euo pipefail
+umask 022
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")/../.."
 : "${GO:=go}"
@@ -14,6 +15,9 @@ if [[ -z ${ALLOW_UNTAGGED:-} ]]; then
 		{ echo "release: this is $VERSION, which is no tag vX.Y.Z of a clean tree: tag it, or set ALLOW_UNTAGGED=1 to try" >&2; exit 1; }
 	grep -q "^## ${VERSION#v} " CHANGELOG.md ||
 		{ echo "release: CHANGELOG.md has no section \"## ${VERSION#v} (DATE)\"" >&2; exit 1; }
+	# What git does not know would be built in, or packed, all the same.
+	[[ -z $(git status --porcelain) ]] ||
+		{ echo "release: the tree has files that are not the tag's; git status names them" >&2; exit 1; }
 fi
 export GO VERSION SOURCE_DATE_EPOCH CGO_ENABLED=0
 rm -rf "${out:?}"/*

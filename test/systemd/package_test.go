@@ -35,7 +35,8 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	doc := filepath.Join(root, "usr/share/doc/netclass")
-	for _, name := range []string{"README.md", "docs/migrate-from-bird.md", "docs/drain.md", "examples/reference.yaml", "examples/seed/config.yaml"} {
+	for _, name := range []string{"README.md", "docs/migrate-from-bird.md", "docs/drain.md", "examples/reference.yaml", "examples/seed/config.yaml",
+		"packaging/kubernetes/kustomization.yaml", "packaging/kubernetes/rbac.yaml", "packaging/talos/debug-pod.yaml"} {
 		if info, err := os.Stat(filepath.Join(doc, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
