@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,24 +29,24 @@ func TestIdleCost(t *testing.T) {
 // that fail, and has the next one when it wants it.
 func TestPassesAreWatched(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		heard, within := uint64(0), 7*time.Second
-		r.passed = func() time.Duration { heard++; return within }
+		var heard atomic.Uint64
+		r.passed = func() time.Duration { heard.Add(1); return 7 * time.Second }
 		r.make()
 		r.converge()
 		r.wait(35 * time.Second)
-		if heard == 0 || heard != r.state().Pass.Passes {
-			t.Errorf("%d passes, %d heard of", r.state().Pass.Passes, heard)
+		if n := heard.Load(); n == 0 || n != r.state().Pass.Passes {
+			t.Errorf("%d passes, %d heard of", r.state().Pass.Passes, n)
 		}
-		before := heard
+		before := heard.Load()
 		r.wait(70 * time.Second)
-		if got := heard - before; got < 10 || got > 13 {
+		if got := heard.Load() - before; got < 10 || got > 13 {
 			t.Errorf("%d passes in 70 s, though one was wanted every 7 s", got)
 		}
 		r.kernel.set(func(k *fakeKernel) { k.dumpErr = errors.New("not now") })
 		r.engine.LookAndDump()
-		before = heard
+		before = heard.Load()
 		r.wait(time.Second)
-		if heard == before {
+		if heard.Load() == before {
 			t.Error("passes that fail are not heard of")
 		}
 	})

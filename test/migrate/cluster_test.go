@@ -101,7 +101,7 @@ func (n *node) declareRules(ctx context.Context) error {
 func (n *node) undeclareRules(ctx context.Context) error {
 	for _, rule := range declaredRules {
 		words := strings.Fields(rule)
-		for {
+		for range 2 { // the declared one and netclassd's, which is put back at once
 			_, err := n.Exec(ctx, "ip", words[0], "rule", "del", "priority", words[len(words)-1])
 			if ended(err) && err != nil {
 				break // there is none any more
