@@ -11,7 +11,7 @@ LDFLAGS  := -s -w -X netclass.dev/version.Version=$(VERSION)
 
 # Debian packages, by the command or file that says a package is there.
 DEMO_PACKAGES := ip:iproute2 nft:nftables bird:bird2
-TEST_PACKAGES := $(DEMO_PACKAGES) /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev debootstrap:debootstrap systemd-nspawn:systemd-container crun:crun
+TEST_PACKAGES := $(DEMO_PACKAGES) git:git sysctl:procps /usr/lib/frr/bgpd:frr etcd:etcd-server gcc:gcc /usr/include/stdlib.h:libc6-dev debootstrap:debootstrap systemd-nspawn:systemd-container crun:crun
 
 # Packages whose tests run under the race detector: those with goroutines.
 RACE := ./routing/engine/... ./routing/drain/... ./routing/speaker/... ./routing/inventory/... ./server/... ./client/...

@@ -9,8 +9,10 @@ shift
 architectures=("$@")
 ((${#architectures[@]})) || architectures=(amd64 arm64)
 cd "$(dirname "$0")/../.."
-: "${GO:=go}" "${FORMATS:=deb rpm}" "${VERSION:=$(git describe --tags --always --dirty)}"
-: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+: "${GO:=go}" "${FORMATS:=deb rpm}"
+# Not by :=, which would go on with nothing where git fails.
+VERSION=${VERSION:-$(git describe --tags --always --dirty)}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 
 # A version that dpkg and rpm can compare: v1.2.3-rc1 comes before v1.2.3, and that
 # before what is three commits later; until the first tag it is the commit's time

@@ -9,7 +9,10 @@ shift
 architectures=("$@")
 ((${#architectures[@]})) || architectures=(amd64 arm64)
 cd "$(dirname "$0")/../.."
-: "${GO:=go}" "${VERSION:=$(git describe --tags --always --dirty)}" "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+: "${GO:=go}"
+# Not by :=, which would go on with nothing where git fails.
+VERSION=${VERSION:-$(git describe --tags --always --dirty)}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export GO CGO_ENABLED=0
 
 if [[ -z ${BUILD_DIR:-} ]]; then

@@ -7,12 +7,21 @@ cache=$PWD/.cache/systemd
 packages=systemd,systemd-sysv,dbus,iproute2,man-db,rpm
 mkdir -p "$cache"
 
+# From where apt has its packages, and by its proxy; debootstrap's own choice if apt
+# has not been told.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null |
+	grep -E '^(https?|file):' | head -n 1 || true)
+if [[ -z ${http_proxy:-} ]]; then
+	eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
+	case ${http_proxy:-} in '' | DIRECT) unset http_proxy ;; *) export http_proxy ;; esac
+fi
+
 for release in 12:bookworm 13:trixie; do
 	root=$cache/debian-${release%:*} suite=${release#*:}
 	if [[ $(cat "$root/etc/test-packages" 2>/dev/null) == "$packages" || -e $root.absent ]]; then continue; fi
 	echo "making a root filesystem of Debian ${release%:*}, once: under a minute, kept in $root" >&2
 	rm -rf "$root" "$root.new"
-	if ! debootstrap --variant=minbase --include="$packages" "$suite" "$root.new" >"$root.log" 2>&1; then
+	if ! debootstrap --variant=minbase --include="$packages" "$suite" "$root.new" ${mirror:+"$mirror"} >"$root.log" 2>&1; then
 		if [[ $suite != bookworm ]] && grep -q 'Failed getting release file' "$root.log"; then
 			# The mirror has the other release, but not this one.
 			touch "$root.absent"
