@@ -12,6 +12,21 @@ type Service struct {
 	// Local is externalTrafficPolicy: Local: only a node with a ready endpoint of
 	// its own may take its packets.
 	Local bool
-	// Nodes are those that have a ready endpoint, by name. With Local only.
+	// Nodes are those that have a ready endpoint, by name. With Local only. Where
+	// they differ by family there are two Services of one name, one for each.
 	Nodes []string
+}
+
+// Selects reports whether a Service is asked for. Without a class those without
+// one are: the others have an announcer of their own.
+func (s *Services) Selects(svc *Service) bool {
+	if svc.Class != s.Class {
+		return false
+	}
+	for key, value := range s.Selector {
+		if got, ok := svc.Labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
 }

@@ -25,7 +25,7 @@ func (j *judge) lastAnnouncer() {
 		}
 		for k := range j.Inventory.Services {
 			svc := &j.Inventory.Services[k]
-			if !svc.Local || !selects(u.Advertise.Services, svc) || !slices.Contains(svc.Nodes, j.Node) {
+			if !svc.Local || !u.Advertise.Services.Selects(svc) || !slices.Contains(svc.Nodes, j.Node) {
 				continue
 			}
 			if !slices.ContainsFunc(svc.Nodes, func(n string) bool { return slices.Contains(others, n) }) && !slices.Contains(lonely, svc.Name) {
@@ -65,20 +65,6 @@ func (j *judge) others() (names []string) {
 		}
 	}
 	return names
-}
-
-// selects reports whether a Service is asked for: of the class that is named, or
-// without one if none is.
-func selects(s *routing.Services, svc *routing.Service) bool {
-	if svc.Class != s.Class {
-		return false
-	}
-	for key, value := range s.Selector {
-		if got, ok := svc.Labels[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }
 
 // toRouters counts the prefixes that routers are told of and a request takes back.

@@ -101,7 +101,7 @@ func (m *maker) services(o *offer, s *routing.Services, f routing.Family) {
 	why := ""
 	for i := range m.in.Inventory.Services {
 		svc := &m.in.Inventory.Services[i]
-		if !selects(s, svc) {
+		if !s.Selects(svc) {
 			continue
 		}
 		here := !svc.Local || slices.Contains(svc.Nodes, m.in.Node)
@@ -133,20 +133,6 @@ func (m *maker) services(o *offer, s *routing.Services, f routing.Family) {
 	if len(unfit) > 0 {
 		o.lack("NotAdvertised", "not advertised: %s: %s", some(unfit), why)
 	}
-}
-
-// selects reports whether a Service is asked for. Without a class those without
-// one are: the others have an announcer of their own.
-func selects(s *routing.Services, svc *routing.Service) bool {
-	if svc.Class != s.Class {
-		return false
-	}
-	for key, value := range s.Selector {
-		if got, ok := svc.Labels[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }
 
 // unfit says why the address of a Service must not be announced, by itself or with
