@@ -114,7 +114,8 @@ clean: ## remove what was built
 	rm -rf bin dist .cache
 
 # Install the packages of a list that are not there, without starting their
-# services: the lab starts what it needs inside its own namespaces.
+# services, now or at the next boot: the lab starts what it needs inside its own
+# namespaces.
 define install-missing
 	@missing=(); for p in $(1); do command -v "$${p%%:*}" >/dev/null || test -e "$${p%%:*}" || test -x "/usr/sbin/$${p%%:*}" || missing+=("$${p#*:}"); done; \
 	if (($${#missing[@]})); then \
@@ -124,6 +125,7 @@ define install-missing
 			printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; \
 		fi; \
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null; \
+		dpkg -L "$${missing[@]}" | sed -n 's|.*/systemd/system/\([^/@]*\.service\)$$|\1|p' | xargs -r systemctl disable --quiet 2>/dev/null || true; \
 	fi
 endef
 
