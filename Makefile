@@ -52,11 +52,11 @@ demo: demo-packages build ## a three-node cluster on this machine, its classes a
 .PHONY: test
 test: test-packages build bin/grpcurl kube-apiserver systemd-files ## every test, with real kernel, BIRD and FRR (root)
 	@echo "testing: what watches real daemons, and what does not in its spare time"
-	@$(TEST_ENV) nice -n 19 $(SHELL) $(.SHELLFLAGS) '\
-		$(GO) test -timeout 20m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL))); \
-		CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE)' & rest=$$!; \
-	status=0; $(TEST_ENV) $(GO) test -p 2 -parallel 3 -timeout 20m $(REAL) || status=$$?; \
-	wait $$rest || status=$$?; exit $$status
+	@export $(TEST_ENV); status=0; \
+	nice -n 19 $(GO) test -timeout 20m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL))) & rest=$$!; \
+	CGO_ENABLED=1 nice -n 19 $(GO) test -race -timeout 20m $(RACE) & race=$$!; \
+	$(GO) test -p 2 -parallel 3 -timeout 20m $(REAL) || status=$$?; \
+	wait $$rest || status=$$?; wait $$race || status=$$?; exit $$status
 
 # The images' builder is a module of its own, whose tests read files outside it:
 # what go remembers of them says nothing.
