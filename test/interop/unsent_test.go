@@ -147,21 +147,32 @@ func TestUnsentSlow(t *testing.T) {
 	want.Neighbors = want.Neighbors[:1]
 	want.Neighbors[0].Passive = true
 	set(t, s, want)
-	var conn net.Conn
-	l.must(b.Do(func() (err error) {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: b.v4.AsSlice()}, Control: func(_, _ string, c syscall.RawConn) error {
-			var err error
-			_ = c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
+	dial := func() (*rawPeer, error) {
+		var conn net.Conn
+		err := b.Do(func() (err error) {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: b.v4.AsSlice()}, Control: func(_, _ string, c syscall.RawConn) error {
+				var err error
+				_ = c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
+				return err
+			}}
+			conn, err = d.Dial("tcp", netip.AddrPortFrom(a.v4, 179).String())
 			return err
-		}}
-		conn, err = d.Dial("tcp", netip.AddrPortFrom(a.v4, 179).String())
-		return err
-	}))
-	defer conn.Close()
-	p := &rawPeer{t, conn}
-	if err := p.establish(b, routing.IPv4, 90); err != nil {
-		t.Fatal(err)
+		})
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		p := &rawPeer{t, conn}
+		return p, p.establish(b, routing.IPv4, 90)
 	}
+	var p *rawPeer
+	eventually(t, 10*time.Second, func() string { // a speaker that has just begun may hang up
+		var err error
+		if p, err = dial(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	k := key(b, routing.IPv4)
 	eventually(t, 2*time.Second, unsent(s, k))
 	if x := session(s, k); x.RouterID != b.v4 {
