@@ -132,14 +132,18 @@ func TestHoldTimeZero(t *testing.T) {
 	want := a.speak(b)
 	want.Neighbors[0].Passive = true
 	set(t, s, want)
-	p, err := b.dialRaw(a.v4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if err := p.establish(b, routing.IPv4, 0); err != nil {
-		t.Fatal(err)
-	}
+	var p *rawPeer
+	eventually(t, 10*time.Second, func() string { // a speaker that has just begun may hang up
+		var err error
+		if p, err = b.dialRaw(a.v4); err == nil {
+			t.Cleanup(func() { _ = p.Close() })
+			err = p.establish(b, routing.IPv4, 0)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	begun := time.Now()
 	got := false
 	for time.Since(begun) < 4*time.Second {
