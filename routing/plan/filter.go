@@ -25,7 +25,7 @@ func (m *maker) filters() {
 		if l == nil || slices.Contains(links[:i], name) {
 			continue
 		}
-		what := ""
+		var what string
 		switch l.RPFilter {
 		case 1:
 			what = "rp_filter is strict: IPv4 packets whose answers leave by another link are dropped"
