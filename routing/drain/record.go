@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/internal/statefile"
 )
 
 // recordFile is the record's name in the state directory, recordVersion the
@@ -144,35 +145,10 @@ func (d *Drainer) save() error {
 		err = os.MkdirAll(d.opt.StateDir, 0o700)
 	}
 	if err == nil {
-		err = replaceFile(path, append(data, '\n'))
+		err = statefile.Replace(path, append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("save drain: %w", err)
 	}
 	return nil
-}
-
-// replaceFile writes a file whole or not at all: also after the power has failed the
-// name holds the old text or the new.
-func replaceFile(path string, data []byte) (err error) {
-	fresh := path + ".new"
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(fresh, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(fresh))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/internal/statefile"
 )
 
 // ledgerFile is the ledger's name in the state directory.
@@ -124,55 +124,10 @@ func writeLedger(dir string, l routing.Ledger) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save ledger: %w", err)
 	}
-	return replaceFile(filepath.Join(dir, ledgerFile), append(data, '\n'))
-}
-
-// replaceFile writes a file whole or not at all: after a crash the name holds
-// the old text or the new. The new text's own name is always the same, so that
-// crashes leave no litter; one daemon alone writes a state directory.
-func replaceFile(path string, data []byte) (err error) {
-	fresh := path + ".new"
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := statefile.Replace(filepath.Join(dir, ledgerFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("save ledger: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(fresh)
-			err = fmt.Errorf("save ledger: %w", err)
-		}
-	}()
-	err = giveToOwner(f, filepath.Dir(path))
-	if err == nil {
-		_, err = f.Write(data)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(fresh, path)
-}
-
-// giveToOwner gives a file that root makes to the owner of its folder: the daemon,
-// which is to read what a command of root's has written, may run as another user.
-func giveToOwner(f *os.File, dir string) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	owner := info.Sys().(*syscall.Stat_t)
-	if owner.Uid == 0 {
-		return nil
-	}
-	return f.Chown(int(owner.Uid), int(owner.Gid))
+	return nil
 }
 
 func sameLedger(a, b routing.Ledger) bool {

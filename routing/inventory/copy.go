@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"netclass.dev/routing"
+	"netclass.dev/routing/internal/statefile"
 )
 
 const (
@@ -168,7 +169,7 @@ func (c copyFile) save(of copied) error {
 		err = os.MkdirAll(c.dir, 0o700)
 	}
 	if err == nil {
-		err = replaceFile(filepath.Join(c.dir, copyName), append(data, '\n'))
+		err = statefile.Replace(filepath.Join(c.dir, copyName), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("save copy of the nodes: %w", err)
@@ -213,31 +214,4 @@ func sum(raw []byte) string {
 	}
 	s := sha256.Sum256(b.Bytes())
 	return hex.EncodeToString(s[:])
-}
-
-// replaceFile writes a file whole or not at all: after a crash the name holds the
-// old text or the new. The new text's own name is always the same, so that
-// crashes leave no litter; one daemon alone writes a state directory.
-func replaceFile(path string, data []byte) (err error) {
-	fresh := path + ".new"
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(fresh)
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(fresh, path)
 }
