@@ -56,6 +56,15 @@ func (c *cluster) paths(node int, want bool) error {
 	return errors.Join(wrong...)
 }
 
+// noneDrained checks that k8s-1 knows of no node that is drained.
+func (c *cluster) noneDrained() error {
+	out, err := c.daemons[0].Ctl(c.t.Context(), "nodes")
+	if err != nil || strings.Contains(out, "Drained") {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
 // said runs netclassctl and wants it to print all of some words, or to fail with
 // them.
 func (c *cluster) said(d *lab.Netclassd, args []string, fails bool, words ...string) {
@@ -116,13 +125,7 @@ func TestDrain(t *testing.T) {
 	t.Logf("undrained after %v", time.Since(begin).Round(time.Millisecond))
 	c.must(c.paths(2, true))
 	c.said(two, []string{"undrain"}, false)
-	c.within(repair, "the others know it", func() error {
-		out, err := one.Ctl(t.Context(), "nodes")
-		if err != nil || strings.Contains(out, "Drained") {
-			return fmt.Errorf("%w\n%s", err, out)
-		}
-		return nil
-	})
+	c.within(repair, "the others know it", c.noneDrained)
 	tr.stop(0, "pod0", "node0")
 }
 
@@ -172,6 +175,7 @@ func TestDrainSurvives(t *testing.T) {
 	c.said(two, []string{"undrain"}, false)
 	c.sessionsUp(convergence)
 	c.within(convergence, "undrained", func() error { return c.paths(2, true) })
+	c.within(convergence, "the others know it", c.noneDrained)
 	c.said(c.daemons[0], []string{"drain", "--grace", "0s"}, false, "DRAINED k8s-1")
 	c.must(c.paths(1, false))
 	tr.stop(0, "pod0", "node0")

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -204,17 +203,6 @@ func (p *process) kill() {
 func (p *process) tail() string {
 	text, _ := os.ReadFile(p.log)
 	return string(text[max(0, len(text)-2000):])
-}
-
-// freePort returns a port of the loopback that nobody listens on.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // top returns the project's top folder.
