@@ -5,11 +5,14 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/engine"
+	"netclass.dev/routing/intent"
 )
 
 // BenchmarkPass is one whole pass of a node among 5,000 with all sessions up
@@ -80,4 +83,77 @@ func BenchmarkPass(b *testing.B) {
 	if s := e.State(); s.Pass.Ops > 0 || len(s.Pending) > 0 {
 		b.Errorf("%d ops, %d pending", s.Pass.Ops, len(s.Pending))
 	}
+}
+
+// BenchmarkAnnouncements is one whole pass of a node that tells a router of 2,000
+// addresses of Services in each family, each with a rule of its own, as none lies
+// in a network that is named, and has the routes of 2,000 nodes.
+func BenchmarkAnnouncements(b *testing.B) {
+	const services, nodes = 2000, 2000
+	list := seedNodes(&testing.T{})[:1]
+	for i := range nodes {
+		a, c := byte(i>>8), byte(i)
+		list = append(list, routing.Node{
+			Name:        fmt.Sprintf("m-%04d", i),
+			PodCIDRs:    []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, 16 + a, c}), 32), netip.MustParsePrefix(fmt.Sprintf("fd00:10:244:%x::/64", 256+i))},
+			InternalIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 46, 16 + a, c}), netip.MustParseAddr(fmt.Sprintf("fd00:46::1:%x", i))},
+		})
+	}
+	inv := &routing.Inventory{Nodes: list, Synced: true, Source: "bench", ServicesSynced: true}
+	for i := range services {
+		inv.Services = append(inv.Services, routing.Service{
+			Name:      fmt.Sprintf("default/s-%04d", i),
+			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd00:5::%x", i+1))},
+		})
+	}
+	k, sp := newFakeKernel(), &fakeSpeaker{notify: func() {}}
+	if err := k.AddAddr("node0", netip.MustParsePrefix("10.46.1.1/16")); err != nil {
+		b.Fatal(err)
+	}
+	c := kubeConfig(b, "advertise: {networks: [loadBalancers]}", "advertise: {services: {}}", "nodes:         [10.46.0.0/24,", "nodes:         [10.46.0.0/16,")
+	e := engine.New(engine.Options{
+		Kernel: k, Speaker: sp, Inventory: func() *routing.Inventory { return inv },
+		Node: func(*routing.Config) string { return "k8s-1" }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	e.Configure(c, routing.ConfigStatus{}, nil)
+	go e.Run(b.Context())
+	told := func() int {
+		sp.mu.Lock()
+		defer sp.mu.Unlock()
+		if len(sp.orders) == 0 {
+			return 0
+		}
+		return len(sp.orders[len(sp.orders)-1].Announce)
+	}
+	for told() < 2*services {
+		time.Sleep(10 * time.Millisecond)
+	}
+	var took time.Duration
+	for b.Loop() {
+		seq := e.State().Sequence
+		e.Look()
+		s, err := e.Wait(b.Context(), seq)
+		if err != nil {
+			b.Fatal(err)
+		}
+		took += s.Pass.Took
+	}
+	b.ReportMetric(took.Seconds()*1000/float64(b.N), "ms/pass")
+	b.ReportMetric(float64(len(e.State().Kernel.Routes)), "routes")
+	b.ReportMetric(float64(len(e.State().Kernel.Rules)), "rules")
+}
+
+// kubeConfig is the example cluster's configuration as it is, with pairs of old
+// and new text replaced in it.
+func kubeConfig(b *testing.B, replace ...string) *routing.Config {
+	b.Helper()
+	text, err := os.ReadFile("../../examples/seed/config.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, problems := intent.Parse("config.yaml", []byte(strings.NewReplacer(replace...).Replace(string(text))))
+	if c == nil {
+		b.Fatal(problems)
+	}
+	return c
 }

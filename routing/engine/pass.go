@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -205,116 +203,6 @@ func (e *Engine) unready() map[string]string {
 	return e.opt.Unready()
 }
 
-// withdraw takes back at once what is no longer to be announced, before any
-// route that it leads to goes.
-func (e *Engine) withdraw(ctx context.Context, p *routing.Plan, ops []routing.Op) {
-	if e.speaking == nil {
-		return
-	}
-	if p.Speak == nil {
-		e.order(ctx, nil, withdrawTime)
-		return
-	}
-	type told struct {
-		to     string
-		prefix netip.Prefix
-	}
-	planned := make(map[told]*routing.Origin, len(p.Announce))
-	for i := range p.Announce {
-		o := &p.Announce[i]
-		planned[told{o.To, o.Prefix}] = o
-	}
-	var still []routing.Announcement
-	for _, a := range e.speaking.Announce {
-		// What only gets other attributes is said anew below; a withdrawal in
-		// between would move its packets.
-		if o := planned[told{a.To, a.Prefix}]; o != nil && o.NextHop == a.NextHop && e.backed(*o) && !undone(*o, ops) {
-			still = append(still, a)
-		}
-	}
-	if len(still) == len(e.speaking.Announce) {
-		return
-	}
-	less := *e.speaking
-	less.Announce = still
-	e.order(ctx, &less, withdrawTime)
-}
-
-// firstOrderWaits is how long the first order still waits for the nodes. It
-// alone tells the peers that we have restarted and kept our routes, so that it
-// has to name them; once their restart time is over it makes no difference.
-func (e *Engine) firstOrderWaits(cfg *routing.Config) time.Duration {
-	if e.spoke || !e.ledger.adopted || e.inventory.Known() || cfg.BGP == nil {
-		return 0
-	}
-	return cfg.BGP.GracefulRestart - time.Since(e.started)
-}
-
-// announce gives the speaker the whole order, with every announcement whose
-// route and rule are in the kernel.
-func (e *Engine) announce(ctx context.Context, p *routing.Plan) {
-	if p.Speak == nil {
-		return
-	}
-	want := *p.Speak
-	want.Announce = nil
-	for _, o := range p.Announce {
-		if e.backed(o) {
-			want.Announce = append(want.Announce, o.Announcement)
-		}
-	}
-	if !e.spoke {
-		want.Restarting = e.ledger.adopted
-	} else if e.speaking != nil {
-		want.Restarting = e.speaking.Restarting
-	}
-	if e.speaking == nil || !equalSpeak(e.speaking, &want) {
-		e.order(ctx, &want, announceTime)
-	}
-}
-
-// Time to wait for the speaker. A withdrawal is worth waiting for; after that
-// the order stands, and what it leads to comes back as an event.
-const (
-	withdrawTime = time.Second
-	announceTime = 100 * time.Millisecond
-)
-
-// order gives the speaker an order. It stands even if the speaker does not
-// confirm it now: the speaker's keeper gives it to the next one.
-func (e *Engine) order(ctx context.Context, s *routing.Speak, wait time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	e.speaking, e.spoke = s, true
-	err := e.opt.Speaker.Set(ctx, s)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-		e.log.Warn("speaker cannot carry out its order", "error", err)
-	}
-}
-
-// backed reports whether what an announcement leads to is in the kernel.
-func (e *Engine) backed(o routing.Origin) bool {
-	if o.Needs.Dst.IsValid() && !slices.ContainsFunc(e.kernel.Routes, func(r routing.Route) bool {
-		return r.Dst == o.Needs.Dst && r.Wanted() == o.Needs
-	}) {
-		return false
-	}
-	return o.NeedsRule.Family == 0 || slices.Contains(e.kernel.Rules, o.NeedsRule)
-}
-
-// undone reports whether the ops take away what an announcement leads to.
-func undone(o routing.Origin, ops []routing.Op) bool {
-	return slices.ContainsFunc(ops, func(op routing.Op) bool {
-		switch {
-		case op.IsRule():
-			return op.Verb == routing.Delete && op.Rule == o.NeedsRule
-		case op.Verb == routing.Delete:
-			return op.Route == o.Needs
-		}
-		return op.Verb == routing.Replace && op.Route.Key() == o.Needs.Key()
-	})
-}
-
 // remember keeps what must not be forgotten, before anything is changed.
 func (e *Engine) remember(p *routing.Plan) {
 	if !e.ledger.looked {
@@ -329,16 +217,4 @@ func (e *Engine) remember(p *routing.Plan) {
 	}); err != nil {
 		e.conditions.add("state", "NotSaved", err.Error())
 	}
-}
-
-func sameAnnouncement(a, b routing.Announcement) bool {
-	return a.Prefix == b.Prefix && a.NextHop == b.NextHop && a.To == b.To &&
-		a.LocalPreference == b.LocalPreference && a.MED == b.MED && a.Prepend == b.Prepend &&
-		slices.Equal(a.Communities, b.Communities)
-}
-
-func equalSpeak(a, b *routing.Speak) bool {
-	return a.ASN == b.ASN && a.RouterID == b.RouterID && a.Port == b.Port && a.Restarting == b.Restarting &&
-		slices.Equal(a.Listen, b.Listen) && slices.Equal(a.Neighbors, b.Neighbors) &&
-		slices.EqualFunc(a.Announce, b.Announce, sameAnnouncement)
 }
