@@ -78,6 +78,18 @@ type DrainProgress struct {
 	// Error is why it ended without success; with it or with DrainDone or
 	// DrainEnded the report is the last.
 	Error string
+	// Failure is what kind of error that is.
+	Failure DrainFailure
+}
+
+// DrainFailure says of the error of a drain what the text of it does not: to other
+// nodes, and to the next run. The zero value is an error like any other.
+type DrainFailure struct {
+	Refused  []string     // of a Refused: its reasons
+	Question *BadQuestion // of something that cannot be asked for
+	Late     bool         // it took longer than it may
+	// Unreported: the error is all that there is to say. Nothing of it is a report.
+	Unreported bool
 }
 
 // Final reports whether nothing comes after this report.

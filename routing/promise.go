@@ -124,7 +124,10 @@ var WorldSamples = []netip.Addr{
 	netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("3fff::1"),
 }
 
-// BadQuestion is the error of a Question that names something that is not there.
-type BadQuestion struct{ Field, Problem string }
+// BadQuestion is the error of a question that cannot be answered as it is put.
+type BadQuestion struct {
+	Field, Problem string
+	Missing        string // the name of what does not exist; empty: that is not the problem
+}
 
 func (e *BadQuestion) Error() string { return e.Field + ": " + e.Problem }

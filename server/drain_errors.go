@@ -16,6 +16,9 @@ import (
 // of details.
 const maxReasons = 12
 
+// kinds are of what a request names, by the field that names it.
+var kinds = map[string]string{"node": "node", "classes": "class"}
+
 // drainError gives the end of a drain or undrain its status. Last is what was
 // reported last; nil: nothing was.
 func (s *Server) drainError(ctx context.Context, err error, what, node string, last *routing.DrainStatus) error {
@@ -37,8 +40,8 @@ func (s *Server) drainError(ctx context.Context, err error, what, node string, l
 		return refusal(what, node, refused)
 	}
 	if bad, ok := errors.AsType[*routing.BadQuestion](err); ok {
-		if bad.Field == "node" {
-			return notFound("node", node)
+		if kind := kinds[bad.Field]; bad.Missing != "" && kind != "" {
+			return notFound(kind, bad.Missing)
 		}
 		return badField(bad.Field, "%s", clip(bad.Problem, maxText))
 	}

@@ -88,8 +88,10 @@ func TestDrainErrors(t *testing.T) {
 		reason   string
 	}{
 		"not possible":  {errors.New("run it there: there is no Kubernetes API"), nil, codes.FailedPrecondition, "NOT_POSSIBLE"},
-		"class":         {&routing.BadQuestion{Field: "classes", Problem: "there is no class x"}, nil, codes.InvalidArgument, "BAD_ARGUMENT"},
-		"node":          {&routing.BadQuestion{Field: "node", Problem: "it is not in the inventory"}, nil, codes.NotFound, "NOT_FOUND"},
+		"classes":       {&routing.BadQuestion{Field: "classes", Problem: "there is nothing of x"}, nil, codes.InvalidArgument, "BAD_ARGUMENT"},
+		"class":         {&routing.BadQuestion{Field: "classes", Problem: "there is no class x", Missing: "x"}, nil, codes.NotFound, "NOT_FOUND"},
+		"node":          {&routing.BadQuestion{Field: "node", Problem: "it is not in the inventory", Missing: "k8s-9"}, nil, codes.NotFound, "NOT_FOUND"},
+		"field unknown": {&routing.BadQuestion{Field: "kind", Problem: "it is odd", Missing: "x"}, nil, codes.InvalidArgument, "BAD_ARGUMENT"},
 		"half-way":      {errors.New("broken"), []routing.DrainStatus{going}, codes.Aborted, "FAILED_HALF_WAY"},
 		"rolled back":   {errors.New("broken"), []routing.DrainStatus{back}, codes.Aborted, "FAILED_HALF_WAY"},
 		"took too long": {fmt.Errorf("wait: %w", context.DeadlineExceeded), []routing.DrainStatus{going, back}, codes.Aborted, "TOOK_TOO_LONG"},

@@ -21,7 +21,7 @@ import (
 // Limits of what may be asked of a drain.
 const (
 	maxDrainReason  = 256
-	maxDrainClasses = 64
+	maxDrainClasses = 32 // as many as the drain lease carries
 	maxGrace        = time.Hour
 	minWait         = time.Second
 	maxWait         = 24 * time.Hour

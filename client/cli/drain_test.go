@@ -120,6 +120,27 @@ func TestDrainTakesTooLong(t *testing.T) {
 	}
 }
 
+// What cannot be asked for has the exit code that it has of this node, also when
+// another one says so.
+func TestBadQuestionOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	source := servertest.NewSource(servertest.Healthy())
+	source.OnDrain = func(_ context.Context, req routing.DrainRequest, _ bool, _ func(routing.DrainStatus) error) error {
+		if req.Classes[0] == "nope" {
+			return &routing.BadQuestion{Field: "classes", Problem: "there is no class \"nope\"", Missing: "nope"}
+		}
+		return &routing.BadQuestion{Field: "classes", Problem: "there is nothing of ceph-replication that a drain could take out"}
+	}
+	socket := servertest.Start(t, source)
+	for class, code := range map[string]int{"nope": 4, "ceph-replication": 2} {
+		out, errs, got := run(0, "--socket", socket, "drain", "k8s-2", "--class", class)
+		outHere, errsHere, gotHere := run(0, "--socket", socket, "drain", "--class", class)
+		if got != code || gotHere != code || errs != errsHere || out != "" || outHere != "" {
+			t.Errorf("of another node: exit %d, %q, %q; of this one: exit %d, %q, %q", got, out, errs, gotHere, outHere, errsHere)
+		}
+	}
+}
+
 // Whose lock it is can only be said where there is one.
 func TestRefusalNamesALockThatIs(t *testing.T) {
 	t.Parallel()

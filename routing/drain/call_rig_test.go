@@ -1,6 +1,8 @@
 package drain_test
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -52,6 +54,16 @@ func (n *node) drain(req routing.DrainRequest) *call {
 	go func() { defer close(c.done); c.err = d.Drain(ctx, req, false, c.report) }()
 	return c
 }
+
+// mustDrain drains a node, and waits for that.
+func (n *node) mustDrain(req routing.DrainRequest) {
+	n.w.t.Helper()
+	if err := n.drain(req).wait(n.w.t, limit); err != nil {
+		n.w.t.Fatal(err)
+	}
+}
+
+func isLate(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 func (n *node) undrain(node string) *call {
 	c := &call{done: make(chan struct{})}

@@ -15,6 +15,11 @@ func askable(s *routing.State, req *routing.DrainRequest) error {
 		return &routing.BadQuestion{Field: "classes", Problem: "there is no configuration, and so nothing that a drain could take out"}
 	}
 	links, unknown := cfg.DrainLinks(req.Classes)
+	for _, name := range unknown {
+		if !slices.ContainsFunc(cfg.Classes, func(c routing.Class) bool { return c.Name == name }) {
+			return &routing.BadQuestion{Field: "classes", Problem: fmt.Sprintf("there is no class %q", name), Missing: name}
+		}
+	}
 	if len(unknown) > 0 {
 		return &routing.BadQuestion{Field: "classes", Problem: "there is nothing of " + list(unknown) + " that a drain could take out"}
 	}

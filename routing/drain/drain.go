@@ -58,7 +58,6 @@ type Drainer struct {
 	status    *routing.DrainStatus  // as the engine was last told; nil: there is no drain
 	callers   []*caller             // of what is being done
 	turned    *caller               // who wants it undone
-	cause     error                 // of a drain that is rolled back
 	said      progress              // as last logged
 	seen      []routing.LinkRate    // when it was proved that the links are free
 	costs     []string              // of the drain that is beginning

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"netclass.dev/routing"
@@ -29,7 +28,7 @@ func (d *Drainer) far(ctx context.Context, req routing.DrainRequest, report func
 		return errAskThere(req.Node)
 	}
 	if s.Inventory.Known() && s.Inventory.Node(req.Node) == nil {
-		return &routing.BadQuestion{Field: "node", Problem: fmt.Sprintf("there is no node %q", req.Node)}
+		return &routing.BadQuestion{Field: "node", Problem: fmt.Sprintf("there is no node %q", req.Node), Missing: req.Node}
 	}
 	id, err := d.send(ctx, l, &req)
 	if err != nil {
@@ -108,14 +107,13 @@ func (d *Drainer) heed(ctx context.Context, l Lease, id string, req *routing.Dra
 		s := d.opt.Engine.State()
 		if st := answerTo(&s.Inventory, id); st != nil && st.Progress.At != heard {
 			heard, alive, limit = st.Progress.At, time.Now(), silentTime
-			if err := outcome(st); isRefused(err) {
-				return err // which says it all
-			}
-			if err := report(*st); err != nil {
-				return err
+			if p := &st.Progress; !p.Failure.Unreported {
+				if err := report(*st); err != nil {
+					return err
+				}
 			}
 			if st.Progress.Final() {
-				return outcome(st)
+				return errorOf(st.Progress.Error, &st.Progress.Failure)
 			}
 		}
 		if time.Since(alive) >= limit {
@@ -151,26 +149,6 @@ func answerTo(inv *routing.Inventory, id string) *routing.DrainStatus {
 		return nil
 	}
 	return inv.Drain.Status
-}
-
-// outcome turns the last answer into what a call of the node itself returns.
-func outcome(st *routing.DrainStatus) error {
-	refused := (&routing.Refused{}).Error()
-	if rest, ok := strings.CutPrefix(st.Progress.Error, refused); ok {
-		return &routing.Refused{Reasons: strings.Split(rest, "; ")}
-	}
-	switch {
-	case st.Progress.Error == "":
-		return nil
-	case strings.HasSuffix(st.Progress.Error, lateText):
-		return lateError(st.Progress.Error)
-	}
-	return errors.New(st.Progress.Error)
-}
-
-func isRefused(err error) bool {
-	_, refused := errors.AsType[*routing.Refused](err)
-	return refused
 }
 
 // takeBack takes a request out of the lease, unless it has been taken up.

@@ -95,7 +95,7 @@ func (d *Drainer) begin(c *caller) {
 		d.dismissOne(c, fmt.Errorf("nothing has been changed: %w", err), nil)
 		return
 	}
-	d.callers, d.waiting, d.cause, d.said = []*caller{c}, nil, nil, progress{}
+	d.callers, d.waiting, d.said = []*caller{c}, nil, progress{}
 	d.costs, d.lock = costs(s, &req), ""
 	if len(reasons) > 0 {
 		d.log.Warn("drain forced", "by", req.By, "id", req.ID, "although", reasons)

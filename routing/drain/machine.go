@@ -162,7 +162,8 @@ func (d *Drainer) dismissOne(c *caller, err error, last *routing.DrainStatus) {
 			st = *last
 		}
 		if err != nil {
-			st.Progress.Phase, st.Progress.Error = routing.DrainEnded, err.Error()
+			st.Progress.Phase, st.Progress.Error, st.Progress.Failure = routing.DrainEnded, err.Error(), failureOf(err)
+			st.Progress.Failure.Unreported = last == nil
 		}
 		d.scribe.answer(&st, &c.request)
 	} else if last != nil {

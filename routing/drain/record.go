@@ -32,8 +32,10 @@ type record struct {
 	// Locked: the lock has been won. Marker: it is the one in BGP.
 	Locked bool   `json:"locked"`
 	Marker bool   `json:"marker"`
-	Cause  string `json:"cause,omitempty"` // of a roll back
-	Undoer string `json:"undoer,omitempty"`
+	// Cause is the error of a drain that is rolled back, and Failure what kind it is.
+	Cause   string               `json:"cause,omitempty"`
+	Failure routing.DrainFailure `json:"failure,omitzero"`
+	Undoer  string               `json:"undoer,omitempty"`
 	// Answering is the request over the lease that is being answered; nil: none.
 	Answering *routing.DrainRequest `json:"answering,omitempty"`
 	// Releasing: nothing is drained any more, but the lease still says so.

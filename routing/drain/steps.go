@@ -133,19 +133,6 @@ func (d *Drainer) grace(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-// lateText ends the text of every lateError: another node knows it by that.
-const lateText = ", the longest that this drain may take"
-
-// lateError is the error of a drain whose time is over.
-type lateError string
-
-func (e lateError) Error() string { return string(e) }
-func (lateError) Unwrap() error   { return context.DeadlineExceeded }
-
-func late(what string, patience time.Duration) error {
-	return lateError(fmt.Sprintf("%s did not end within %v%s", what, patience, lateText))
-}
-
 // applied waits until the engine has carried out the newest order, or until that has
 // failed.
 func (d *Drainer) applied(ctx context.Context, deadline time.Time) error {
@@ -201,8 +188,8 @@ func (d *Drainer) missing(s *routing.State, out bool) string {
 
 // fail has a drain that failed half-way rolled back.
 func (d *Drainer) fail(err error) {
-	d.cause = err
-	d.rec.Phase, d.rec.Since, d.rec.Cause = routing.DrainBack, time.Now(), err.Error()
+	d.rec.Phase, d.rec.Since = routing.DrainBack, time.Now()
+	d.rec.Cause, d.rec.Failure = err.Error(), failureOf(err)
 	d.costs = nil
 	d.mustSave()
 }

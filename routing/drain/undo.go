@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -74,7 +73,7 @@ func (d *Drainer) over(ctx context.Context) {
 	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", At: time.Now()}
 	err, refused := d.failure()
 	if err != nil {
-		st.Progress.Error = err.Error()
+		st.Progress.Error, st.Progress.Failure = err.Error(), failureOf(err)
 	}
 	d.ended[d.rec.Request.ID] = true
 	d.lock = ""
@@ -98,7 +97,6 @@ func (d *Drainer) over(ctx context.Context) {
 		d.status = st
 	}
 	d.rec = record{Request: d.rec.Request, Phase: routing.DrainEnded, Releasing: d.rec.Releasing, Overridden: d.rec.Overridden}
-	d.cause = nil
 	if failed := d.save(); failed != nil {
 		d.log.Error("drain not forgotten", "error", failed)
 		st.Progress.Message += fmt.Sprintf("; but not on disk (%v): a restart would take it out again, put that right first", failed)
@@ -111,11 +109,8 @@ func (d *Drainer) over(ctx context.Context) {
 
 // failure is why a drain was rolled back, for its callers; nil: it was not.
 func (d *Drainer) failure() (err error, refused bool) {
-	err = d.cause
-	if err == nil && d.rec.Cause != "" {
-		err = errors.New(d.rec.Cause)
-	}
-	if _, refused = errors.AsType[*routing.Refused](err); err != nil && !refused {
+	err = errorOf(d.rec.Cause, &d.rec.Failure)
+	if refused = isRefused(err); err != nil && !refused {
 		err = fmt.Errorf("it failed and everything has been put back: %w", err)
 	}
 	return err, refused

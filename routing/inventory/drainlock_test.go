@@ -62,6 +62,10 @@ func status() *routing.DrainStatus {
 		Progress: routing.DrainProgress{
 			Phase: routing.DrainGoing, Step: routing.DrainMesh, Message: "waiting for quiet", Costs: []string{"pod egress moves", "flows are re-hashed"},
 			Rates: []routing.LinkRate{{Link: "pod0", Received: 12.5, Sent: 0.25}}, At: at, Error: "none",
+			Failure: routing.DrainFailure{
+				Refused: []string{"k8s-1 is drained; since noon", "k8s-2 is not Ready"}, Late: true, Unreported: true,
+				Question: &routing.BadQuestion{Field: "classes", Problem: "there is no class \"x\"", Missing: "x"},
+			},
 		},
 	}
 }

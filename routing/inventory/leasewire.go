@@ -53,6 +53,7 @@ type wireStatus struct {
 	Rates   []wireRate  `json:"rates,omitempty"`
 	At      time.Time   `json:"at,omitzero"`
 	Error   string      `json:"error,omitempty"`
+	Failure wireFailure `json:"failure,omitzero"`
 	Since   time.Time   `json:"since,omitzero"`
 	Lock    string      `json:"lock,omitempty"`
 }
@@ -121,7 +122,8 @@ func encodeStatus(s *routing.DrainStatus) (string, error) {
 	}
 	w := &wireStatus{
 		Request: *toWire(&s.Request), Phase: string(s.Progress.Phase), Message: plain(s.Progress.Message, maxMessage),
-		At: s.Progress.At.UTC(), Error: plain(s.Progress.Error, maxMessage), Since: s.Since.UTC(), Lock: plain(s.Lock, maxText),
+		At: s.Progress.At.UTC(), Error: plain(s.Progress.Error, maxMessage), Failure: toWireFailure(&s.Progress.Failure),
+		Since: s.Since.UTC(), Lock: plain(s.Lock, maxText),
 	}
 	if int(s.Progress.Step) < len(wireSteps) {
 		w.Step = wireSteps[s.Progress.Step]
@@ -135,12 +137,26 @@ func encodeStatus(s *routing.DrainStatus) (string, error) {
 	err := w.check()
 	var text string
 	if err == nil {
-		text, err = encode(w)
+		text, err = w.encode()
 	}
 	if err != nil {
 		return "", fmt.Errorf("write drain status: %w", err)
 	}
 	return text, nil
+}
+
+// encode writes the annotation. Where that would be too long, it is written without
+// what others can do without.
+func (w *wireStatus) encode() (text string, err error) {
+	if text, err = encode(w); err != nil {
+		w.Costs, w.Rates = nil, nil
+		text, err = encode(w)
+	}
+	if err != nil {
+		w.Failure.Refused = w.Failure.Refused[:min(len(w.Failure.Refused), 1)]
+		text, err = encode(w)
+	}
+	return text, err
 }
 
 func toWire(r *routing.DrainRequest) *wireRequest {
@@ -179,6 +195,7 @@ func decodeStatus(text string) (*routing.DrainStatus, error) {
 	s.Progress = routing.DrainProgress{
 		Phase: routing.DrainPhase(w.Phase), Step: routing.DrainStep(slices.Index(wireSteps[:], w.Step)),
 		Message: plain(w.Message, maxMessage), At: w.At, Error: plain(w.Error, maxMessage),
+		Failure: w.Failure.failure(),
 	}
 	for _, cost := range first(w.Costs) {
 		s.Progress.Costs = append(s.Progress.Costs, plain(cost, maxText))

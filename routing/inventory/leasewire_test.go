@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"netclass.dev/routing"
 )
 
 // FuzzLease reads any text as annotations of the Lease. What is taken in is bounded
@@ -50,6 +52,29 @@ func wantPlain(t *testing.T, shown string) {
 	t.Helper()
 	if len(shown) > maxWire || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("shown: %q", shown)
+	}
+}
+
+// TestLongStatus: what is longer than an annotation may be loses what others can do
+// without, and is written all the same.
+func TestLongStatus(t *testing.T) {
+	long := strings.Repeat("\"", 2*maxMessage)
+	s := &routing.DrainStatus{Request: routing.DrainRequest{ID: "d1", Node: "k8s-1", Reason: long, By: long}, Lock: long}
+	s.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: long, Error: long}
+	for range 2 * maxListed {
+		s.Progress.Costs, s.Progress.Failure.Refused = append(s.Progress.Costs, long), append(s.Progress.Failure.Refused, long)
+		s.Progress.Rates = append(s.Progress.Rates, routing.LinkRate{Link: strings.Repeat("x", maxName)})
+	}
+	for range maxListed {
+		s.Request.Classes = append(s.Request.Classes, strings.Repeat("c", 63))
+	}
+	text, err := encodeStatus(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := decodeStatus(text)
+	if err != nil || read.Progress.Error == "" || len(read.Progress.Failure.Refused) != 1 || len(read.Progress.Costs) != 0 {
+		t.Errorf("%v, %+v", err, read)
 	}
 }
 
