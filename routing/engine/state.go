@@ -40,11 +40,12 @@ func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing
 		e.conditions.add(c.Object, c.Reason, c.Message)
 	}
 	e.fights.conditions(e.conditions.now, e.conditions.add)
-	e.violations(p)
+	found := e.verifier.newest()
+	e.violations(p, found)
 	e.routers(p)
 	e.lacking(p)
 	s := e.newState(conf)
-	s.Verified = e.verifier.latest.Load()
+	s.Verified = found
 	s.Plan, s.Kernel, s.Pending = p, e.kernel, pending
 	s.Peers = e.peers(p)
 	if e.inventory != nil {
@@ -56,6 +57,7 @@ func (e *Engine) publish(conf *configuration, p *routing.Plan, pending []routing
 		}
 	}
 	e.show(s)
+	e.present()
 }
 
 // republish shows the last state when the kernel could not be read. What was
@@ -78,6 +80,7 @@ func (e *Engine) idle(ctx context.Context, conf *configuration) {
 	e.sessions.want(nil, e.conditions.now)
 	e.failures = 0
 	e.stats.Ops, e.stats.Error, e.stats.Synced = 0, "", true
+	e.verifier.learn(nil, time.Now()) // what was found is of another configuration
 	s := e.newState(conf)
 	s.Plan, s.Kernel = &routing.Plan{}, &routing.Kernel{}
 	e.show(s)
@@ -161,9 +164,12 @@ func (e *Engine) silent(p *routing.Plan, s *session) string {
 	return why
 }
 
+// idles reports whether a state is that of a daemon without a configuration.
+func idles(s *routing.State) bool { return s.Config.Config == nil || s.Config.Config.Idle() }
+
 // health sums the state up in one word.
 func health(s *routing.State) routing.Health {
-	if s.Config.Config == nil || s.Config.Config.Idle() {
+	if idles(s) {
 		if len(s.Conditions) > 0 {
 			return routing.Degraded
 		}

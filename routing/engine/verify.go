@@ -2,8 +2,8 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -26,8 +26,7 @@ const (
 	verifyBudget = 200                    // flows at once
 	verifyGap    = 500 * time.Millisecond // between two looks, and at least so many times as long as one takes:
 	verifyShare  = 20
-	freshFor     = time.Second // how old a picture may be that a person asks for
-	lookupsEach  = 2000        // flows in one question to the kernel
+	lookupsEach  = 2000 // flows in one question to the kernel
 )
 
 // verifier holds the promises against the kernel, beside the loop: after each
@@ -38,7 +37,7 @@ const (
 type verifier struct {
 	oracle Oracle // nil: nothing is verified
 	wake   chan struct{}
-	latest atomic.Pointer[routing.Verification]
+	latest atomic.Pointer[proof] // nil: there has been no look
 
 	changedMu sync.Mutex
 	changed   map[netip.Prefix]bool // destinations of routes that passes changed
@@ -47,9 +46,36 @@ type verifier struct {
 	cursor   int
 	troubled []routing.Flow
 
-	freshMu sync.Mutex
-	fresh   *routing.Kernel
-	freshAt time.Time
+	questions questions
+}
+
+// proof is what a look at the promises has found, by how things stood at a time.
+type proof struct {
+	found *routing.Verification // nil: there was nothing to look at
+	asOf  time.Time
+}
+
+// newest returns what the newest look has found; nil: nothing yet.
+func (v *verifier) newest() *routing.Verification {
+	if p := v.latest.Load(); p != nil {
+		return p.found
+	}
+	return nil
+}
+
+// learn takes in what a look has found, and reports whether there is nothing newer:
+// looks of the daemon's own and of people overtake each other.
+func (v *verifier) learn(found *routing.Verification, asOf time.Time) bool {
+	p := &proof{found, asOf}
+	for {
+		last := v.latest.Load()
+		if last != nil && asOf.Before(last.asOf) {
+			return false
+		}
+		if v.latest.CompareAndSwap(last, p) {
+			return true
+		}
+	}
 }
 
 func (v *verifier) init(o Oracle) {
@@ -61,16 +87,26 @@ func (v *verifier) passed(ops []routing.Op, dumped bool) {
 	if v.oracle == nil || len(ops) == 0 && !dumped {
 		return
 	}
-	v.changedMu.Lock()
 	for _, op := range ops {
-		if !op.IsRule() && len(v.changed) < verifyBudget {
-			v.changed[op.Route.Dst] = true
+		if !op.IsRule() {
+			v.change(op.Route.Dst)
 		}
 	}
-	v.changedMu.Unlock()
 	select {
 	case v.wake <- struct{}{}:
 	default:
+	}
+}
+
+// change has the next round look at what goes to destinations, as far as there is
+// room.
+func (v *verifier) change(dsts ...netip.Prefix) {
+	v.changedMu.Lock()
+	defer v.changedMu.Unlock()
+	for _, dst := range dsts {
+		if len(v.changed) < verifyBudget {
+			v.changed[dst] = true
+		}
 	}
 }
 
@@ -89,8 +125,7 @@ func (e *Engine) verifying(ctx context.Context) {
 		}
 		start := time.Now()
 		st := e.State()
-		if st.Config.Config == nil || st.Config.Config.Idle() {
-			e.verifier.latest.Store(nil)
+		if idles(st) {
 			continue
 		}
 		found, err := e.round(ctx, e.viewOf(st, st.Kernel), verifyBudget)
@@ -100,39 +135,59 @@ func (e *Engine) verifying(ctx context.Context) {
 		switch {
 		case err != nil:
 			e.log.Warn("promises not verified", "error", err)
-		case faulty(found) && !faulty(e.verifier.latest.Load()) && !suspected:
+		case faulty(found) && !faulty(e.verifier.newest()) && !suspected:
 			suspected = true
 			e.LookAndDump()
 		default:
 			suspected = false
-			found.Sequence = st.Sequence
-			if news(e.verifier.latest.Swap(found), found) {
-				e.Look()
-			} else {
-				e.reshow(found)
-			}
+			e.conclude(found, st, st.Now)
 		}
 		next = start.Add(max(verifyGap, verifyShare*time.Since(start)))
 	}
 }
 
-// news reports whether there is something to tell of that was not so before.
-func news(old, found *routing.Verification) bool {
-	return old == nil || !slices.Equal(old.Promises, found.Promises) || old.Router.Proven != found.Router.Proven ||
-		old.Router.Misrouted != found.Router.Misrouted || old.Router.ByChoice != found.Router.ByChoice || old.Router.Reason != found.Router.Reason
+// conclude takes in what a look has found by a state and how things stood at a time,
+// and has it shown. It reports whether there is nothing newer.
+func (e *Engine) conclude(found *routing.Verification, st *routing.State, asOf time.Time) bool {
+	found.Sequence = st.Sequence
+	if !e.verifier.learn(found, asOf) {
+		return false
+	}
+	e.present()
+	return true
 }
 
-// reshow puts what was found, and is no news, into the state that is shown. A
-// pass for it would only wake an idle daemon.
-func (e *Engine) reshow(found *routing.Verification) {
-	last := e.shown.Load()
-	if last.state.Verified == nil {
-		return
+// present has the newest look shown: by a pass where it says something new, for that
+// is what conditions come from; else at once, as a pass for it would only wake an
+// idle daemon. After each state that is published it is called again, as what was
+// found meanwhile is not in that.
+func (e *Engine) present() {
+	for {
+		found, last := e.verifier.newest(), e.shown.Load()
+		if found == nil || found == last.state.Verified {
+			return
+		}
+		if news(last.state.Verified, found) {
+			e.Look()
+			return
+		}
+		st := *last.state
+		st.Verified = found
+		if e.shown.CompareAndSwap(last, &published{state: &st, next: last.next}) {
+			return
+		}
 	}
-	st := *last.state
-	st.Verified = found
-	// A pass that publishes meanwhile takes the newest by itself.
-	e.shown.CompareAndSwap(last, &published{state: &st, next: last.next})
+}
+
+// news reports whether there is something to tell of that was not so before. How
+// many flows had their turn is none.
+func news(old, found *routing.Verification) bool {
+	same := func(a, b routing.Promise) bool {
+		a.Checked = b.Checked
+		return a == b
+	}
+	return old == nil || !slices.EqualFunc(old.Promises, found.Promises, same) || old.Router.Proven != found.Router.Proven ||
+		old.Router.Misrouted != found.Router.Misrouted || old.Router.ByChoice != found.Router.ByChoice || old.Router.Reason != found.Router.Reason
 }
 
 // faulty reports whether something is found that a second look may disprove.
@@ -161,6 +216,7 @@ func (e *Engine) round(ctx context.Context, view *promise.View, budget int) (*ro
 	for some := range slices.Chunk(flows, lookupsEach) {
 		said, err := v.oracle.Lookup(ctx, some)
 		if err != nil {
+			v.change(slices.Collect(maps.Keys(changed))...) // the next round sees to them
 			return nil, err
 		}
 		answers = append(answers, said...)
@@ -174,90 +230,9 @@ func (e *Engine) round(ctx context.Context, view *promise.View, budget int) (*ro
 	return found, nil
 }
 
-// errNothing is the answer to questions about nothing.
-var errNothing = errors.New("there is no configuration to hold the kernel against")
-
-// Verify looks at the promises now, by a picture of the kernel of its own: at
-// the flows whose turn it is, or at all. What it finds the engine goes on
-// looking at.
-func (e *Engine) Verify(ctx context.Context, all bool) (*routing.Verification, error) {
-	view, st, err := e.freshView(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("verify promises: %w", err)
-	}
-	budget := verifyBudget
-	if all {
-		budget = 0
-	}
-	found, err := e.round(ctx, view, budget)
-	if err != nil {
-		return nil, fmt.Errorf("verify promises: %w", err)
-	}
-	found.Sequence = st.Sequence
-	if faulty(found) != faulty(e.verifier.latest.Load()) {
-		e.LookAndDump() // there may be something that no event told of
-	}
-	return found, nil
-}
-
-// Explain says where packets go, by a picture of the kernel of its own, and what
-// the kernel itself says.
-func (e *Engine) Explain(ctx context.Context, q routing.Question) ([]*routing.Explanation, error) {
-	view, _, err := e.freshView(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("explain: %w", err)
-	}
-	list, err := view.Ask(q)
-	if err != nil {
-		return nil, err
-	}
-	flows := make([]routing.Flow, len(list))
-	for i := range list {
-		flows[i] = list[i].Flow
-	}
-	answers, err := e.verifier.oracle.Lookup(ctx, flows)
-	if err != nil {
-		return nil, fmt.Errorf("explain: %w", err)
-	}
-	for i := range list {
-		view.Explain(list[i], answers[i])
-	}
-	return list, nil
-}
-
-// freshView reads the kernel for people, at most once a second.
-func (e *Engine) freshView(ctx context.Context) (*promise.View, *routing.State, error) {
-	st := e.State()
-	if e.verifier.oracle == nil || st.Config.Config == nil || st.Config.Config.Idle() {
-		return nil, nil, errNothing
-	}
-	v := &e.verifier
-	v.freshMu.Lock()
-	defer v.freshMu.Unlock()
-	if v.fresh == nil || time.Since(v.freshAt) >= freshFor {
-		k, err := e.opt.Kernel.Dump(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		v.fresh, v.freshAt = k, time.Now()
-		time.AfterFunc(freshFor, v.forget)
-	}
-	return e.viewOf(st, v.fresh), st, nil
-}
-
-// forget frees a picture that nobody has asked for lately.
-func (v *verifier) forget() {
-	v.freshMu.Lock()
-	defer v.freshMu.Unlock()
-	if time.Since(v.freshAt) >= freshFor {
-		v.fresh = nil
-	}
-}
-
 // violations adds what was found to what is published: a condition of the class
 // whose promise is broken, and of the router.
-func (e *Engine) violations(p *routing.Plan) {
-	found := e.verifier.latest.Load()
+func (e *Engine) violations(p *routing.Plan, found *routing.Verification) {
 	if found == nil {
 		return
 	}
