@@ -47,7 +47,7 @@ or class, 5 it took longer than --wait, or than --timeout.`,
 			if len(args) > 0 {
 				req.Node = args[0]
 			}
-			return a.carryOut(ctx, &progress{app: a, what: "drain", node: req.Node, forced: req.Force, dryRun: req.ValidateOnly}, func(ctx context.Context, p *progress) error {
+			return a.carryOut(ctx, &progress{app: a, what: "drain", node: req.Node, byName: req.Node != "", forced: req.Force, dryRun: req.ValidateOnly}, func(ctx context.Context, p *progress) error {
 				for resp, err := range c.Drain(ctx, req) {
 					if err != nil {
 						return err
@@ -105,7 +105,7 @@ Exit codes: 0 undrained, 1 failed or interrupted, 2 usage, 4 no such node,
 			if len(args) > 0 {
 				req.Node = args[0]
 			}
-			return a.carryOut(ctx, &progress{app: a, what: "undrain", node: req.Node}, func(ctx context.Context, p *progress) error {
+			return a.carryOut(ctx, &progress{app: a, what: "undrain", node: req.Node, byName: req.Node != ""}, func(ctx context.Context, p *progress) error {
 				for resp, err := range c.Undrain(ctx, req) {
 					if err != nil {
 						return err

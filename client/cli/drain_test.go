@@ -141,6 +141,28 @@ func TestBadQuestionOfAnotherNode(t *testing.T) {
 	}
 }
 
+// Since when another node is drained is told as its clock said it, never as a time
+// between two clocks.
+func TestDrainedAlready(t *testing.T) {
+	t.Parallel()
+	source := servertest.NewSource(servertest.Healthy())
+	source.OnDrain = func(_ context.Context, req routing.DrainRequest, _ bool, report func(routing.DrainStatus) error) error {
+		return report(routing.DrainStatus{Request: req, Since: servertest.Now.Add(time.Hour), Progress: routing.DrainProgress{Phase: routing.DrainDone, Step: routing.DrainPaths}})
+	}
+	socket := servertest.Start(t, source)
+	for node, want := range map[string]string{
+		"k8s-2": "DRAINED k8s-2 already, since 2026-03-01 13:00:00 (its clock)\n", "": "DRAINED k8s-1 already, for 0s\n",
+	} {
+		args := []string{"--socket", socket, "drain"}
+		if node != "" {
+			args = append(args, node)
+		}
+		if out, errs, code := run(0, args...); code != 0 || out != want {
+			t.Errorf("exit %d, %q, %q; want %q", code, out, errs, want)
+		}
+	}
+}
+
 // Whose lock it is can only be said where there is one.
 func TestRefusalNamesALockThatIs(t *testing.T) {
 	t.Parallel()

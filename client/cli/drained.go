@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strings"
+	"time"
 
 	pb "netclass.dev/proto/netclass/v1"
 )
@@ -15,8 +16,18 @@ func drainWord(d *pb.Drain) cell {
 	return cell{camel(d.GetPhase(), "DRAIN_PHASE_"), tones[d.GetPhase()]}
 }
 
-// drainLine says how a drain stands, since when and by whom it was asked for.
-func (a *app) drainLine(d *pb.Drain) cell {
+// drainSince says since when a drain stands as it does. Of a node that is not this one
+// that is said as its clock said it: ours may be another time.
+func (a *app) drainSince(d *pb.Drain, here bool) string {
+	if here || d.GetSince() == nil {
+		return prefixed("for ", a.since(d.GetSince()))
+	}
+	return "since " + d.GetSince().AsTime().In(a.env.Now().Location()).Format(time.DateTime) + " (its clock)"
+}
+
+// drainLine says how a drain of this node or another stands, since when and by whom
+// it was asked for.
+func (a *app) drainLine(d *pb.Drain, here bool) cell {
 	if d == nil {
 		return cell{}
 	}
@@ -34,7 +45,7 @@ func (a *app) drainLine(d *pb.Drain) cell {
 	if d.GetForced() {
 		by = join(", ", by, "forced")
 	}
-	c.text = join(": ", join(" ", c.text, prefixed("for ", a.since(d.GetSince())), by), d.GetReason())
+	c.text = join(": ", join(" ", c.text, a.drainSince(d, here), by), d.GetReason())
 	return c
 }
 

@@ -77,7 +77,7 @@ func (a *app) nodeDetail(n *pb.Node) {
 		{"InternalIPs", cell{text: a.ofFamily(n.GetInternalIps())}},
 		{"Links", cell{text: strings.Join(a.linkAddresses(n), ", ")}},
 		{"Sessions", nodeSessions(n)},
-		{"Drain", a.drainLine(n.GetDrain())},
+		{"Drain", a.drainLine(n.GetDrain(), n.GetSelf())},
 		{"", cell{drainDetail(n.GetDrain()), plain}},
 	})
 }

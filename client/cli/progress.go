@@ -19,6 +19,7 @@ type progress struct {
 	app    *app
 	what   string // "drain" or "undrain"
 	node   string // as asked for; empty: the one that answers
+	byName bool   // it was asked for: it may be another
 	forced bool
 	dryRun bool
 
@@ -184,7 +185,7 @@ func (p *progress) end() {
 	case p.what == "undrain":
 		a.say("%s %s: %s\n", a.paint(word), p.named(), either(clean(p.drain.GetMessage()), "it was not drained"))
 	default: // it was so before
-		a.say("%s %s%s\n", a.paint(word), p.named(), prefixed(" already, for ", a.since(p.drain.GetSince())))
+		a.say("%s %s%s\n", a.paint(word), p.named(), prefixed(" already, ", a.drainSince(p.drain, !p.byName)))
 	}
 }
 

@@ -51,7 +51,7 @@ func (a *app) dashboard(s *pb.Status) {
 		{"Classes", partLine(s.GetClassesReady(), s.GetClasses(), "ready")},
 		{"Tables", partLine(s.GetTablesReady(), s.GetTables(), "ready")},
 		{"Router", a.routerLine(s)},
-		{"Drain", a.drainLine(s.GetDrain())},
+		{"Drain", a.drainLine(s.GetDrain(), true)},
 		{"", cell{drainDetail(s.GetDrain()), plain}},
 		{"Others", cell{prefixed("drained: ", strings.Join(s.GetDrainedNodes(), ", ")), fair}},
 	})
