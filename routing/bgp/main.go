@@ -53,22 +53,33 @@ func Main() error {
 // at any moment (kill -9): then everything stops at once, without a word to the
 // peers, so that they keep our routes.
 func serve(conn net.Conn) error {
-	orders := make(chan *speakerv1.Order)
+	orders := make(chan *speakerv1.Order, 1)
 	failed := make(chan error, 1)
 	go func() {
-		r := bufio.NewReader(conn)
-		for {
-			o, err := speakerv1.ReadOrder(r)
-			if errors.Is(err, io.EOF) {
-				os.Exit(0) // whatever the main loop is busy with
-			}
-			if err != nil {
-				failed <- fmt.Errorf("read order: %w", err)
-				return
-			}
-			orders <- o
+		err := receive(conn, orders)
+		if errors.Is(err, io.EOF) {
+			os.Exit(0) // whatever the main loop is busy with
 		}
+		failed <- fmt.Errorf("read order: %w", err)
 	}()
 	s := newSpeaker(conn)
 	return s.run(orders, failed)
+}
+
+// receive reads orders into a channel with one place until there are no more. A
+// newer order takes the place of one that nobody has taken up yet: each says all,
+// and the end of the daemon must be seen whatever the main loop is busy with.
+func receive(from io.Reader, orders chan *speakerv1.Order) error {
+	r := bufio.NewReader(from)
+	for {
+		o, err := speakerv1.ReadOrder(r)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-orders:
+		default:
+		}
+		orders <- o
+	}
 }

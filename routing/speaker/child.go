@@ -84,8 +84,17 @@ func (s *Speaker) life(v *supervisor) exit {
 	c.conn.Close()
 	readers.Wait()
 	s.mu.Lock()
-	s.child = nil
+	if s.child == c {
+		s.child = nil
+	}
+	late := s.super != v && s.status.PID == c.cmd.Process.Pid // Close no longer waits for it
+	if late {
+		s.status.PID = 0
+	}
 	s.mu.Unlock()
+	if late {
+		s.cfg.Notify()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch.Stop()

@@ -274,8 +274,8 @@ func TestSet(t *testing.T) {
 	if err := s.Set(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if st := s.Status(); st.Wanted || st.PID != 0 {
-		t.Errorf("status %+v after the end", st)
+	if st := s.Status(); st.Wanted || st.PID != 0 || listens("127.0.0.1:18183") {
+		t.Errorf("status %+v after the end, and the port is held: %v", st, listens("127.0.0.1:18183"))
 	}
 	if err := s.Set(t.Context(), other); err != nil {
 		t.Fatal(err)
@@ -296,6 +296,53 @@ func TestGarbage(t *testing.T) {
 	}
 	if st := s.Status(); st.Restarts != quickRestarts+1 {
 		t.Errorf("status %+v", st)
+	}
+}
+
+// lingering is a process that is not gone though it has been killed, for its
+// standard error is held by another.
+func lingering(seconds string) Config {
+	return Config{Command: func() *exec.Cmd {
+		return exec.Command("/bin/sh", "-c", "sleep "+seconds+` >&2 & exec "$0" speaker`, os.Args[0])
+	}}
+}
+
+// TestDoesNotEnd: a process that does not end keeps nobody waiting, and is named
+// until it has.
+func TestDoesNotEnd(t *testing.T) {
+	need.Root(t)
+	t.Parallel()
+	s := started(t, lingering("3"), loopback(18187))
+	pid, begun := s.Status().PID, time.Now()
+	err := s.Close(false)
+	if took := time.Since(begun); err == nil || took > 2*time.Second {
+		t.Errorf("after %v: %v", took, err)
+	}
+	if st := s.Status(); st.Wanted || st.PID != pid {
+		t.Errorf("status %+v", st)
+	}
+	within(t, 5*time.Second, "it has ended", func() bool { return s.Status().PID == 0 })
+}
+
+// TestSuccessorOfWhatDoesNotEnd: it is not mistaken for the one before.
+func TestSuccessorOfWhatDoesNotEnd(t *testing.T) {
+	need.Root(t)
+	t.Parallel()
+	s := started(t, lingering("4"), loopback(18188))
+	pid, begun := s.Status().PID, time.Now()
+	if err := s.Set(t.Context(), nil); err == nil {
+		t.Error("it has ended")
+	}
+	if err := s.Set(t.Context(), loopback(18188)); err != nil {
+		t.Error(err)
+	}
+	next := s.Status().PID
+	if next == 0 || next == pid {
+		t.Errorf("the next is %d, the first was %d", next, pid)
+	}
+	time.Sleep(time.Until(begun.Add(4500 * time.Millisecond)))
+	if st := s.Status(); st.PID != next || !st.Confirmed || !listens("127.0.0.1:18188") {
+		t.Errorf("the end of the first has ended the next: %+v", st)
 	}
 }
 

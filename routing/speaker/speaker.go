@@ -162,11 +162,17 @@ func (s *Speaker) Status() routing.SpeakerStatus {
 	return st
 }
 
-// ceaseWait bounds how long the process may take to send its CEASE.
-const ceaseWait = time.Second
+// ceaseWait bounds how long the process may take to send its CEASE, endWait how
+// long until a process that is killed has ended.
+const (
+	ceaseWait = time.Second
+	endWait   = time.Second
+)
 
 // Close ends the process: with a CEASE to every peer, or without a word, so
-// that peers which know graceful restart keep our routes until the next one.
+// that peers which know graceful restart keep our routes until the next one. A
+// process that does not end, as the kernel is busy with it, is an error; Status
+// goes on naming it until it has.
 func (s *Speaker) Close(cease bool) error {
 	s.mu.Lock()
 	super, child := s.super, s.child
@@ -192,11 +198,19 @@ func (s *Speaker) Close(cease bool) error {
 		}
 	}
 	super.kill()
-	<-super.done
+	var err error
+	select {
+	case <-super.done:
+	case <-time.After(endWait):
+		err = fmt.Errorf("end the speaker: the process has been killed and is still there after %s", endWait)
+	}
 	s.mu.Lock()
 	s.state = newSessions()
 	s.status = routing.SpeakerStatus{Restarts: s.status.Restarts, LastExit: s.status.LastExit}
+	if err != nil && s.child != nil {
+		s.status.PID = s.child.cmd.Process.Pid
+	}
 	s.mu.Unlock()
 	s.cfg.Notify()
-	return nil
+	return err
 }
