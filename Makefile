@@ -52,11 +52,12 @@ demo: demo-packages build ## a three-node cluster on this machine, its classes a
 .PHONY: test
 test: test-packages build bin/grpcurl kube-apiserver systemd-files ## every test, with real kernel, BIRD and FRR (root)
 	@echo "testing: what watches real daemons, and what does not in its spare time"
-	@export $(TEST_ENV); status=0; \
-	nice -n 19 $(GO) test -timeout 20m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL))) & rest=$$!; \
-	CGO_ENABLED=1 nice -n 19 $(GO) test -race -timeout 20m $(RACE) & race=$$!; \
-	$(GO) test -p 2 -parallel 3 -timeout 20m $(REAL) || status=$$?; \
-	wait $$rest || status=$$?; wait $$race || status=$$?; exit $$status
+	@export $(TEST_ENV); status=0; logs=.cache/test; rm -rf $$logs; mkdir -p $$logs; \
+	{ nice -n 19 $(GO) test -timeout 20m $$($(GO) list ./... | grep -v -x -F -f <($(GO) list $(RACE) $(REAL))) 2>&1 | tee $$logs/rest; } & rest=$$!; \
+	{ CGO_ENABLED=1 nice -n 19 $(GO) test -race -timeout 20m $(RACE) 2>&1 | tee $$logs/race; } & race=$$!; \
+	$(GO) test -p 2 -parallel 3 -timeout 20m $(REAL) 2>&1 | tee $$logs/real || status=$$?; \
+	wait $$rest || status=$$?; wait $$race || status=$$?; \
+	test $$status -eq 0 || test/failures.sh $$logs/*; exit $$status
 
 # The images' builder is a module of its own, whose tests read files outside it:
 # what go remembers of them says nothing.

@@ -68,7 +68,7 @@ func TestDrainKubernetes(t *testing.T) {
 	tr := c.traffic([2]int{1, 2}, [2]int{2, 3}, [2]int{3, 1})
 
 	begin := time.Now()
-	c.said(one, []string{"drain", "k8s-3", "--reason", "fan"}, false, "DRAINED k8s-3", "packets/s")
+	c.said(one, []string{"drain", "k8s-3", "--reason", "fan"}, false, "DRAINED k8s-3", "packets per second")
 	t.Logf("k8s-3 drained from k8s-1 after %v", time.Since(begin).Round(time.Millisecond))
 	c.must(c.paths(3, false))
 	c.said(one, []string{"nodes"}, false, "Drained")
