@@ -5,6 +5,7 @@ import (
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/drain"
+	"netclass.dev/routing/inventory"
 	"netclass.dev/routing/kernel"
 )
 
@@ -17,12 +18,12 @@ func (d *daemon) newDrainer(k *kernel.Kernel) *drain.Drainer {
 	})
 }
 
-// drainLease returns the lock in the Kubernetes API of the configuration in force;
-// nil where there is none.
-func (d *daemon) drainLease() drain.Lease {
+// drainLease returns the lock of a name in the Kubernetes API of the configuration in
+// force, and of no name the lock that it names; nil where there is none.
+func (d *daemon) drainLease(name string) drain.Lease {
 	if n := d.nodes.Load(); n != nil {
-		if lease, ok := n.source.(drain.Lease); ok {
-			return lease
+		if k, ok := n.source.(*inventory.Kubernetes); ok {
+			return k.DrainLock(name)
 		}
 	}
 	return nil

@@ -27,6 +27,7 @@ type Engine interface {
 // Lease is the lock in the Kubernetes API.
 type Lease interface {
 	ReadDrain(context.Context) (*routing.DrainLease, error)
+	String() string // its name: "kube-system/netclass-drain"
 	// WriteDrain writes the lease if it still has its Version, and returns what it
 	// is then. Else the error is routing.ErrDrainConflict.
 	WriteDrain(context.Context, *routing.DrainLease) (*routing.DrainLease, error)
@@ -35,9 +36,9 @@ type Lease interface {
 // Options are what a Drainer is made of.
 type Options struct {
 	Engine Engine
-	// Lease returns the lock that the configuration in force names; nil: there is no
-	// Kubernetes API, and the lock is a marker in BGP.
-	Lease    func() Lease
+	// Lease returns the lock of a name, or of no name the one that the configuration in
+	// force names; nil: there is no Kubernetes API, and the lock is a marker in BGP.
+	Lease    func(name string) Lease
 	Counters func(context.Context) (map[string]routing.LinkCounters, error)
 	StateDir string // empty: nothing is remembered
 	Log      *slog.Logger
@@ -61,8 +62,10 @@ type Drainer struct {
 	said      progress              // as last logged
 	seen      []routing.LinkRate    // when it was proved that the links are free
 	costs     []string              // of the drain that is beginning
+	toldAt    time.Time             // when anybody was told anything
 	lock      string                // who keeps others from draining, for people
 	scribe    *scribe               // writes what is said to the lease
+	heard     lastHeard             // the request in the lease
 	handled   map[string]time.Time  // requests of other nodes that have been taken up
 	ended     map[string]bool       // drains of ours that have ended, by their ID
 	cordonAt  time.Time             // when a cordon is heeded again
@@ -71,6 +74,9 @@ type Drainer struct {
 	rejoinOf  string                // its version then, as long as nobody changes it
 	strangeAt time.Time             // since when its status has been another node's
 	freeAt    time.Time             // when its release is tried again
+	joined    string                // the lease that was won last
+	joinAt    time.Time             // when one that is configured since is tried again
+	oldAt     time.Time             // when those that are no longer configured are looked at again
 }
 
 // progress is what is logged once.
@@ -87,11 +93,13 @@ func New(opt Options) *Drainer {
 		opt: opt, log: opt.Log, wake: make(chan struct{}, 1),
 		handled: make(map[string]time.Time), ended: make(map[string]bool),
 	}
-	d.scribe = newScribe(opt.Lease, opt.Log)
+	d.scribe = newScribe(d.leaseOf, opt.Log)
 	d.load()
 	if d.rec.active() {
 		d.log.Info("drain taken up", "phase", string(d.rec.Phase), "step", d.rec.Step.String(), "by", d.rec.Request.By)
 		d.say("taken up again after a restart", nil)
+	} else if d.rec.Releasing {
+		d.stillNamed()
 	}
 	return d
 }
@@ -157,10 +165,12 @@ func (d *Drainer) pause(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// lease returns the lock in the Kubernetes API; nil: there is none.
-func (d *Drainer) lease() Lease {
-	if d.opt.Lease == nil {
-		return nil
+// pauseAloud is pause for those waits in which nothing is said: whoever asked from
+// another node knows by what changes that this one is alive, and so it says now and
+// then what it said last.
+func (d *Drainer) pauseAloud(ctx context.Context, until time.Time) error {
+	if !time.Now().Before(d.toldAt.Add(stuckTime)) {
+		d.sayOn(d.status.Progress.Message, d.status.Progress.Rates)
 	}
-	return d.opt.Lease()
+	return d.pause(ctx, soonest(until, d.toldAt.Add(stuckTime)))
 }

@@ -11,7 +11,8 @@ import (
 
 // Times of requests to other nodes.
 const (
-	requestAge = time.Minute      // from which on a request is not taken up any more
+	renewGap   = 3 * time.Second  // between sayings of a request that is not answered
+	deadTime   = 10 * time.Second // until one that nobody says again is nobody's wish any more
 	lifeTime   = 15 * time.Second // until a node that says nothing does not answer
 	silentTime = time.Minute      // the same once it has begun
 )
@@ -38,20 +39,32 @@ func (d *Drainer) far(ctx context.Context, req routing.DrainRequest, report func
 	return d.heed(ctx, l, id, &req, report)
 }
 
+// errUndecided is of a request whose place in the lease another has, of which it is
+// not known yet whether anybody still wants it.
+var errUndecided = errors.New("the drain lease has a request of another")
+
+// noError is an error that trying again does not change.
+type noError struct{ error }
+
 // send writes a request and returns its ID: that of one under way for the same node,
 // which it then joins.
 func (d *Drainer) send(ctx context.Context, l Lease, req *routing.DrainRequest) (string, error) {
-	giveUp := time.Now().Add(leaseTime)
+	var other lying
+	read := time.Now() // when the lease could last be read
 	for {
-		id, err := sendOnce(ctx, l, req)
-		if err == nil || isRefused(err) || ctx.Err() != nil {
-			return id, err
-		}
-		if time.Now().After(giveUp) {
-			return "", fmt.Errorf("ask %s: %w", req.Node, err)
+		id, err := sendOnce(ctx, l, req, &other)
+		if no, is := errors.AsType[noError](err); is {
+			return "", no.error
 		}
 		gap := leaseGap
-		if errors.Is(err, routing.ErrDrainConflict) {
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return id, err
+		case errors.Is(err, errUndecided):
+			read = time.Now()
+		case time.Since(read) >= leaseTime:
+			return "", fmt.Errorf("ask %s: %w", req.Node, err)
+		case errors.Is(err, routing.ErrDrainConflict):
 			gap = conflictGap
 		}
 		if !rest(ctx, gap) {
@@ -60,19 +73,38 @@ func (d *Drainer) send(ctx context.Context, l Lease, req *routing.DrainRequest) 
 	}
 }
 
-func sendOnce(ctx context.Context, l Lease, req *routing.DrainRequest) (string, error) {
+// lying is a request of another as it was first seen. Whoever asked for it says it
+// again and again until it is answered: what stays as it is is nobody's wish any more.
+// How old it is by the clock of another machine says nothing.
+type lying struct {
+	id    string
+	at    time.Time
+	since time.Time // of our clock
+}
+
+// judge reports whether a request that is not answered is alive, and whether it is
+// dead; neither: that is not known yet.
+func (y *lying) judge(req *routing.DrainRequest) (alive, dead bool) {
+	switch {
+	case y.id == "":
+		*y = lying{req.ID, req.At, time.Now()}
+	case y.id != req.ID || !y.at.Equal(req.At):
+		return true, false
+	}
+	return false, time.Since(y.since) >= deadTime
+}
+
+func sendOnce(ctx context.Context, l Lease, req *routing.DrainRequest, other *lying) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	lease, err := readLease(ctx, l)
 	if err != nil {
 		return "", err
 	}
-	if old := lease.Request; old != nil && underway(lease, time.Now()) {
-		switch {
-		case old.Node == req.Node && old.Undrain == req.Undrain:
-			return old.ID, nil
-		case !req.Undrain:
-			return "", &routing.Refused{Reasons: []string{fmt.Sprintf("%s is just being asked for %s (%s): wait until that is done", what(old), old.Node, old.By)}}
+	if old := lease.Request; old != nil {
+		id, err := beside(lease, old, req, other)
+		if id != "" || err != nil {
+			return id, err
 		}
 	}
 	next := *lease
@@ -83,6 +115,40 @@ func sendOnce(ctx context.Context, l Lease, req *routing.DrainRequest) (string, 
 	return req.ID, nil
 }
 
+// beside says what becomes of a request where the lease has another: it joins that
+// one, whose ID is returned, is refused, or has to wait. Neither: it takes its place.
+func beside(lease *routing.DrainLease, old, req *routing.DrainRequest, other *lying) (id string, err error) {
+	st := lease.Status
+	answered := st != nil && st.Request.ID == old.ID
+	same := old.Node == req.Node && old.Undrain == req.Undrain
+	alive, dead := false, false
+	if !answered {
+		alive, dead = other.judge(old)
+	}
+	switch {
+	case answered && st.Progress.Final(), dead:
+		return "", nil
+	case same && (req.Undrain || sameWish(old, req)):
+		return old.ID, nil
+	case req.Undrain:
+		return "", nil
+	case !answered && !alive:
+		return "", errUndecided
+	case same && covers(old, req):
+		return old.ID, nil
+	case same:
+		return "", noError{inTheWay(routing.DrainGoing, old, req)}
+	}
+	return "", noError{&routing.Refused{Reasons: []string{fmt.Sprintf("%s is just being asked for %s (%s): wait until that is done", what(old), old.Node, old.By)}}}
+}
+
+// sameWish reports whether two requests ask for the very same drain.
+func sameWish(a, b *routing.DrainRequest) bool {
+	return covers(a, b) && covers(b, a) && a.Force == b.Force && a.Holder == b.Holder && equal(a.Grace, b.Grace) && equal(a.Wait, b.Wait)
+}
+
+func equal(a, b *time.Duration) bool { return a == b || a != nil && b != nil && *a == *b }
+
 func what(req *routing.DrainRequest) string {
 	if req.Undrain {
 		return "an undrain"
@@ -90,24 +156,18 @@ func what(req *routing.DrainRequest) string {
 	return "a drain"
 }
 
-// underway reports whether the request in a lease is still being carried out, or may
-// yet be taken up.
-func underway(lease *routing.DrainLease, now time.Time) bool {
-	if st := lease.Status; st != nil && st.Request.ID == lease.Request.ID {
-		return !st.Progress.Final()
-	}
-	return now.Sub(lease.Request.At).Abs() < requestAge
-}
-
-// heed reports what is answered to a request until the last answer.
+// heed reports what is answered to a request until the last answer, and says it again
+// until there is one. Whether anybody answers is judged by what changes, as our clock
+// goes: that of the other node may be another time.
 func (d *Drainer) heed(ctx context.Context, l Lease, id string, req *routing.DrainRequest, report func(routing.DrainStatus) error) error {
-	heard, alive := time.Time{}, time.Now()
-	limit := lifeTime
+	heard, alive, limit := time.Time{}, time.Now(), lifeTime
+	again := alive.Add(renewGap)
 	for {
 		s := d.opt.Engine.State()
 		if st := answerTo(&s.Inventory, id); st != nil && st.Progress.At != heard {
 			heard, alive, limit = st.Progress.At, time.Now(), silentTime
-			if p := &st.Progress; !p.Failure.Unreported {
+			again = time.Time{}
+			if !st.Progress.Failure.Unreported {
 				if err := report(*st); err != nil {
 					return err
 				}
@@ -120,19 +180,42 @@ func (d *Drainer) heed(ctx context.Context, l Lease, id string, req *routing.Dra
 			if limit == silentTime {
 				return fmt.Errorf("%s says nothing any more: what it began goes on once its netclassd runs and reaches the API", req.Node)
 			}
-			taken, err := takeBack(ctx, l, id)
-			if err != nil {
-				return fmt.Errorf("the netclassd of %s does not answer, and the request cannot be taken back: %w", req.Node, err)
+			if err := takeBack(ctx, l, id, req.Node); err != nil {
+				return err
 			}
-			if !taken {
-				return fmt.Errorf("the netclassd of %s does not answer: is it running, and does it reach the API? The request has been taken back", req.Node)
-			}
-			alive, limit = time.Now(), silentTime
+			alive, limit, again = time.Now(), silentTime, time.Time{}
 		}
-		if err := d.newer(ctx, s.Sequence, alive.Add(limit)); err != nil {
+		if !again.IsZero() && !time.Now().Before(again) {
+			renew(ctx, l, id)
+			again = time.Now().Add(renewGap)
+		}
+		if err := d.newer(ctx, s.Sequence, soonest(alive.Add(limit), again)); err != nil {
 			return err
 		}
 	}
+}
+
+// soonest is the earlier of two times, each of which may be none.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// renew says a request again: it is still wanted. Where that fails it is soon tried
+// again.
+func renew(ctx context.Context, l Lease, id string) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	lease, err := readLease(ctx, l)
+	if err != nil || lease.Request == nil || lease.Request.ID != id || lease.Status != nil && lease.Status.Request.ID == id {
+		return
+	}
+	next, req := *lease, *lease.Request
+	req.At = time.Now()
+	next.Request = &req
+	_, _ = l.WriteDrain(ctx, &next)
 }
 
 // newer waits for a state after a sequence number, or until a time.
@@ -151,68 +234,32 @@ func answerTo(inv *routing.Inventory, id string) *routing.DrainStatus {
 	return inv.Drain.Status
 }
 
-// takeBack takes a request out of the lease, unless it has been taken up.
-func takeBack(ctx context.Context, l Lease, id string) (taken bool, err error) {
+// takeBack takes a request out of the lease, and returns the error that it is not
+// answered; nil: it has just been taken up.
+func takeBack(ctx context.Context, l Lease, id, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTime)
 	defer cancel()
 	for {
 		lease, err := readLease(ctx, l)
 		if err != nil {
-			return false, err
+			return fmt.Errorf("the netclassd of %s does not answer, and the request cannot be taken back: %w", node, err)
 		}
 		if st := lease.Status; st != nil && st.Request.ID == id {
-			return true, nil
+			return nil
 		}
 		if lease.Request == nil || lease.Request.ID != id {
-			return false, nil
+			return fmt.Errorf("the netclassd of %s has not answered, and the request has been replaced by another: ask again", node)
 		}
 		next := *lease
 		next.Request = nil
-		if _, err = l.WriteDrain(ctx, &next); !errors.Is(err, routing.ErrDrainConflict) {
-			return false, err
+		if _, err = l.WriteDrain(ctx, &next); err == nil {
+			return fmt.Errorf("the netclassd of %s does not answer: is it running, does it reach the API, and has it the same drain.lease? The request has been taken back", node)
+		}
+		if !errors.Is(err, routing.ErrDrainConflict) {
+			return fmt.Errorf("the netclassd of %s does not answer, and the request cannot be taken back: %w", node, err)
 		}
 		if !rest(ctx, conflictGap) {
-			return false, ctx.Err()
+			return ctx.Err()
 		}
-	}
-}
-
-// hearFar takes up what has been asked of this node over the lease. One that is old
-// when it is first seen is nobody's wish any more.
-func (d *Drainer) hearFar(s *routing.State) {
-	lease := s.Inventory.Drain
-	if lease == nil || lease.Request == nil || lease.Request.Node != s.Node || d.lease() == nil {
-		return
-	}
-	req := lease.Request
-	if _, done := d.handled[req.ID]; done {
-		return
-	}
-	for id, at := range d.handled {
-		if time.Since(at) > 2*requestAge && len(d.handled) > maxQueue {
-			delete(d.handled, id)
-		}
-	}
-	d.handled[req.ID] = time.Now()
-	if st := lease.Status; st != nil && st.Request.ID == req.ID && st.Progress.Final() {
-		return
-	}
-	if age := time.Since(req.At).Abs(); age >= requestAge {
-		d.log.Warn("request over the drain lease ignored: it is too old", "id", req.ID, "by", req.By, "age", age.Round(time.Second))
-		return
-	}
-	d.log.Info("request over the drain lease taken up", "id", req.ID, "undrain", req.Undrain, "by", req.By, "forced", req.Force)
-	c := newCaller(*req)
-	c.far = true
-	c.request.Cordon = false // which only a Node itself can be
-	d.putBack(c)
-}
-
-// answering notes in the record whose request over the lease is being answered.
-func (d *Drainer) answering(c *caller) {
-	d.rec.Answering = nil
-	if c.far {
-		req := c.request
-		d.rec.Answering = &req
 	}
 }

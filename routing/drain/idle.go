@@ -49,7 +49,7 @@ func (d *Drainer) nothingDrained(c *caller, s *routing.State) {
 	st := &routing.DrainStatus{Request: c.request, Since: time.Now(), Lock: d.lock}
 	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "it was not drained", At: time.Now()}
 	d.dismissOne(c, nil, st)
-	if d.status != nil && d.status.Progress.Phase == routing.DrainEnded {
+	if d.status != nil && d.status.Progress.Phase == routing.DrainEnded && !d.rec.Releasing {
 		d.status = nil // how an earlier one failed is no longer shown
 		d.opt.Engine.SetDrain(routing.Draining{}, nil)
 	}
@@ -85,8 +85,13 @@ func (d *Drainer) begin(c *caller) {
 		d.refuse(c, reasons...)
 		return
 	}
-	fresh := record{Request: req, Phase: routing.DrainGoing, Step: routing.DrainNone, Since: time.Now(), Marker: d.lease() == nil}
+	l := d.lease()
+	fresh := record{Request: req, Phase: routing.DrainGoing, Step: routing.DrainNone, Since: time.Now(), Marker: l == nil}
 	before := d.rec
+	fresh.Leases = before.Leases // which are still to be freed
+	if l != nil {
+		fresh.Leases = append(d.oldLeases(l.String()), l.String())
+	}
 	d.rec = fresh
 	d.answering(c)
 	if err := d.save(); err != nil {

@@ -36,7 +36,7 @@ func (d *Drainer) keepLock(ctx context.Context) {
 	switch {
 	case self == nil || self.UID == "":
 	case uid == self.UID && id == d.rec.Request.ID:
-		d.holdBy(d.leaseName())
+		d.holdBy(d.leaseText())
 		if st := seen.Status; st == nil || st.Request.Node != s.Node {
 			// An answer to somebody may just be there: it is given time to be read.
 			if d.strangeAt.IsZero() {
@@ -45,7 +45,7 @@ func (d *Drainer) keepLock(ctx context.Context) {
 			if d.rejoinAt = d.strangeAt.Add(rejoinGap); time.Now().Before(d.rejoinAt) {
 				return
 			}
-			d.scribe.answer(d.status, nil)
+			d.scribe.answer(d.status, nil, d.rec.Leases)
 			d.rejoinAt = time.Now().Add(rejoinGap)
 		}
 		d.strangeAt = time.Time{}
@@ -53,12 +53,22 @@ func (d *Drainer) keepLock(ctx context.Context) {
 		if err := d.takeLease(ctx, l); err != nil {
 			d.rejoinAt = time.Now().Add(rejoinGap)
 			if _, unread := errors.AsType[unreadError](err); !unread {
-				d.holdBy("nobody: " + err.Error())
+				d.holdBy(d.without(l.String(), err))
 			}
 			return
 		}
-		d.holdBy(d.leaseName())
+		d.joined = l.String()
+		d.holdBy(d.leaseText())
 	}
+}
+
+// keepUntil is when the lock is to be looked at again; zero: with the next news.
+func (d *Drainer) keepUntil() time.Time {
+	until := soonest(d.rejoinAt, d.oldAt)
+	if d.joinAt.After(time.Now()) {
+		until = soonest(until, d.joinAt)
+	}
+	return until
 }
 
 // holdBy notes who keeps others from draining, and shows it where that is news.
@@ -98,13 +108,13 @@ func (d *Drainer) orphan(ctx context.Context, s *routing.State) {
 	}
 	if d.ended[id] {
 		// A write that had failed came through all the same.
-		d.rec.Request.ID, d.rec.Releasing = id, true
+		d.rec.Request.ID, d.rec.Releasing, d.rec.Leases = id, true, []string{l.String()}
 		d.free(ctx)
 		return
 	}
 	r := record{
 		Request: routing.DrainRequest{Node: s.Node, Reason: "the lease says so", By: "netclassd", At: time.Now()},
-		Phase:   routing.DrainGoing, Step: routing.DrainClaim, Since: time.Now(), Locked: true,
+		Phase:   routing.DrainGoing, Step: routing.DrainClaim, Since: time.Now(), Locked: true, Leases: []string{l.String()},
 	}
 	if st := lease.Status; st != nil && st.Request.Node == s.Node {
 		r.Request = st.Request

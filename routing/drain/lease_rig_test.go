@@ -11,12 +11,36 @@ import (
 
 // lease is the lock of all nodes.
 type lease struct {
-	w *world
+	w    *world
+	name string
 
 	mu    sync.Mutex
 	is    routing.DrainLease
 	calls int
 	fail  func(call int, write bool) (before, after error)
+}
+
+// view is a lease as a node writes it, whose clock may be another.
+type view struct {
+	*lease
+	skew time.Duration
+}
+
+func (l *lease) String() string { return l.name }
+
+func (v *view) WriteDrain(ctx context.Context, next *routing.DrainLease) (*routing.DrainLease, error) {
+	dated, is := *next, v.seen()
+	if r := next.Request; r != nil && r != is.Request {
+		copied := *r
+		copied.At = copied.At.Add(v.skew)
+		dated.Request = &copied
+	}
+	if st := next.Status; st != nil && st != is.Status {
+		copied := *st
+		copied.Since, copied.Progress.At = copied.Since.Add(v.skew), copied.Progress.At.Add(v.skew)
+		dated.Status = &copied
+	}
+	return v.lease.WriteDrain(ctx, &dated)
 }
 
 var errAway = errors.New("connection refused")

@@ -58,7 +58,7 @@ func (d *Drainer) winLease(ctx context.Context, l Lease) error {
 		_, refused := errors.AsType[*routing.Refused](err)
 		switch {
 		case err == nil:
-			d.lock = d.leaseName()
+			d.lock, d.joined = d.leaseText(), l.String()
 			return d.seeLease(ctx)
 		case refused || ctx.Err() != nil:
 			return err
@@ -116,6 +116,9 @@ func (d *Drainer) takeLease(ctx context.Context, l Lease) error {
 	}
 	if reason := d.heldBy(s, lease); reason != "" {
 		return &routing.Refused{Reasons: []string{reason}}
+	}
+	if err := d.note(l); err != nil {
+		return err
 	}
 	next := *lease
 	next.Holder, next.Status = self.UID+"/"+d.rec.Request.ID, d.status
@@ -214,14 +217,6 @@ func holderOf(lease *routing.DrainLease) (uid, id string) {
 	return uid, id
 }
 
-// leaseName names the lease for people.
-func (d *Drainer) leaseName() string {
-	if c := d.opt.Engine.State().Config.Config; c != nil {
-		return "lease " + c.Drain.LeaseNamespace + "/" + c.Drain.LeaseName
-	}
-	return "lease"
-}
-
 // stillOurs sees after a restart that nobody has taken the lock meanwhile. While
 // that cannot be seen it is: nobody takes it but by force.
 func (d *Drainer) stillOurs(ctx context.Context) error {
@@ -229,87 +224,34 @@ func (d *Drainer) stillOurs(ctx context.Context) error {
 		d.lock = d.markerName()
 		return nil
 	}
-	d.lock = d.leaseName()
-	l := d.lease()
-	if l == nil {
+	d.lock = d.leaseText()
+	now := d.lease()
+	if now == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	lease, err := readLease(ctx, l)
+	for _, name := range append(d.oldLeases(now.String()), now.String()) {
+		if err := d.hold(ctx, d.leaseOf(name)); err != nil {
+			return err
+		}
+	}
+	d.lock = d.leaseText()
+	return nil
+}
+
+// hold sees that a lease is ours, and fails when another node has it.
+func (d *Drainer) hold(ctx context.Context, l Lease) error {
+	lease, err := d.read(ctx, l)
 	if err == nil {
 		if _, id := holderOf(lease); id == d.rec.Request.ID {
 			return nil
 		}
 		err = d.takeLease(ctx, l)
 	}
-	s := d.opt.Engine.State()
-	if _, taken := errors.AsType[*routing.Refused](err); taken && s.Inventory.Synced {
-		return fmt.Errorf("the lock has been taken from it meanwhile: %w", errors.New(d.heldBy(s, lease)))
+	if refused, is := errors.AsType[*routing.Refused](err); is && d.opt.Engine.State().Inventory.Synced {
+		return fmt.Errorf("the lock has been taken from it meanwhile: %s", strings.Join(refused.Reasons, "; "))
 	}
 	if err != nil {
 		d.log.Warn("drain goes on without a look at its lease", "error", err)
 	}
 	return nil
-}
-
-// release frees the lease at the end of an undrain. Where the API is away that
-// holds up nobody for long: it is tried again later.
-func (d *Drainer) release(ctx context.Context, last *routing.DrainStatus) {
-	giveUp := time.Now().Add(releaseTime)
-	for {
-		err := d.freeLease(ctx, last)
-		if err == nil {
-			d.rec.Releasing, d.freeAt = false, time.Time{}
-			return
-		}
-		if time.Now().After(giveUp) || ctx.Err() != nil {
-			d.lock = "the lease still names this node: " + err.Error()
-			d.freeAt = time.Now().Add(freeGap)
-			d.log.Warn("drain lease not freed yet: it is tried again", "error", err)
-			return
-		}
-		_ = d.pause(ctx, time.Now().Add(leaseGap))
-	}
-}
-
-// freeLease frees the lease, unless it has another holder.
-func (d *Drainer) freeLease(ctx context.Context, last *routing.DrainStatus) error {
-	l := d.lease()
-	if l == nil {
-		return errors.New("the configuration names no Kubernetes API")
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	lease, err := readLease(ctx, l)
-	if err != nil {
-		return err
-	}
-	if _, id := holderOf(lease); id != d.rec.Request.ID {
-		return nil
-	}
-	next := *lease
-	next.Holder = ""
-	if last != nil {
-		next.Status = last
-	}
-	if _, err := l.WriteDrain(ctx, &next); err != nil {
-		return fmt.Errorf("free the drain lease: %w", err)
-	}
-	return nil
-}
-
-// free goes on trying to free a lease.
-func (d *Drainer) free(ctx context.Context) {
-	if !d.rec.Releasing || time.Now().Before(d.freeAt) {
-		return
-	}
-	if err := d.freeLease(ctx, nil); err != nil {
-		d.lock = "the lease still names this node: " + err.Error()
-		d.freeAt = time.Now().Add(freeGap)
-		return
-	}
-	d.log.Info("drain lease freed", "id", d.rec.Request.ID)
-	d.rec.Releasing, d.freeAt, d.lock = false, time.Time{}, ""
-	d.mustSave()
 }

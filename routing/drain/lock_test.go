@@ -227,9 +227,15 @@ func TestReleasedLater(t *testing.T) {
 				n.reboot()
 			}
 			time.Sleep(time.Minute)
+			if st := n.engine.State().Drain; st == nil || st.Progress.Phase != routing.DrainEnded || !strings.Contains(st.Lock, "still names this node") {
+				t.Errorf("what is still to be freed is not shown: %+v", st)
+			}
 			w.lease.failing(nil)
 			time.Sleep(10 * time.Second)
 			n.free()
+			if st := n.engine.State().Drain; st != nil {
+				t.Errorf("still shown is %+v", st)
+			}
 		})
 	}
 }

@@ -30,20 +30,34 @@ func (d *Drainer) say(message string, rates []routing.LinkRate) {
 	d.tell(st)
 }
 
+// sayOn says how it goes on with a step that has been ordered. While the engine has
+// still to take that up, it is not ordered anew: a pass may take longer than the time
+// between two words, and would never be that of the newest.
+func (d *Drainer) sayOn(message string, rates []routing.LinkRate) {
+	if d.opt.Engine.State().Drain == d.status {
+		d.say(message, rates)
+		return
+	}
+	st := *d.status
+	st.Progress.Message, st.Progress.Rates, st.Progress.At = message, rates, time.Now()
+	d.tell(&st)
+}
+
 // tell gives a status to the callers, the lease and the log.
 func (d *Drainer) tell(st *routing.DrainStatus) {
+	d.toldAt = time.Now()
 	far := false
 	for _, c := range d.callers {
 		if c.far {
 			far = true
-			d.scribe.answer(st, &c.request)
+			d.scribe.answer(st, &c.request, d.rec.Leases)
 		} else {
 			c.tell(st)
 		}
 	}
 	now := progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}
 	if now != d.said && !far && d.rec.Locked && !d.rec.Marker {
-		d.scribe.answer(st, nil)
+		d.scribe.answer(st, nil, d.rec.Leases)
 	}
 	d.logOnce(now, st)
 }
@@ -112,7 +126,7 @@ func (d *Drainer) hear() (turn bool) {
 // greet tells a caller who joins how it stands.
 func (d *Drainer) greet(c *caller) {
 	if c.far {
-		d.scribe.answer(d.status, &c.request)
+		d.scribe.answer(d.status, &c.request, d.rec.Leases)
 	} else {
 		c.tell(d.status)
 	}
@@ -165,7 +179,7 @@ func (d *Drainer) dismissOne(c *caller, err error, last *routing.DrainStatus) {
 			st.Progress.Phase, st.Progress.Error, st.Progress.Failure = routing.DrainEnded, err.Error(), failureOf(err)
 			st.Progress.Failure.Unreported = last == nil
 		}
-		d.scribe.answer(&st, &c.request)
+		d.scribe.answer(&st, &c.request, d.rec.Leases)
 	} else if last != nil {
 		c.tell(last)
 	}
@@ -234,7 +248,10 @@ func (d *Drainer) stay(ctx context.Context) {
 			return
 		}
 		d.answered()
-		if d.keepLock(ctx); d.pause(ctx, d.rejoinAt) != nil {
+		_ = d.joinLease(ctx) // of which keepLock tells
+		d.keepLock(ctx)
+		d.lookBack(ctx)
+		if d.pause(ctx, d.keepUntil()) != nil {
 			return
 		}
 	}

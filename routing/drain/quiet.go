@@ -26,15 +26,15 @@ type sample struct {
 func (d *Drainer) prove(ctx context.Context, deadline time.Time) (proof string, err error) {
 	var samples []sample
 	for {
-		if d.hear() {
-			return "", errTurned
+		if err := d.attend(ctx); err != nil {
+			return "", err
 		}
 		s := d.opt.Engine.State()
 		watched, left := watchable(s, &d.rec.Request)
 		now, err := d.look(ctx)
 		if err != nil {
 			samples = nil
-			d.say("the counters cannot be read: "+err.Error(), nil)
+			d.sayOn("the counters cannot be read: "+err.Error(), nil)
 		} else {
 			samples = within(append(samples, now), quietFor(s))
 			pending := unproven(s, watched, samples)
@@ -47,7 +47,7 @@ func (d *Drainer) prove(ctx context.Context, deadline time.Time) (proof string, 
 				d.seen = rates(watched, samples)
 				return quietText(watched, left, s), nil
 			}
-			d.say("waiting until the links are quiet: "+pending, rates(watched, samples))
+			d.sayOn("waiting until the links are quiet: "+pending, rates(watched, samples))
 			err = errors.New(pending)
 		}
 		if !time.Now().Before(deadline) {

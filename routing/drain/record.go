@@ -30,8 +30,10 @@ type record struct {
 	Step    routing.DrainStep    `json:"step"`
 	Since   time.Time            `json:"since"` // of the phase
 	// Locked: the lock has been won. Marker: it is the one in BGP.
-	Locked bool   `json:"locked"`
-	Marker bool   `json:"marker"`
+	Locked bool `json:"locked"`
+	Marker bool `json:"marker"`
+	// Leases are those that name this node, or may do so: "kube-system/netclass-drain".
+	Leases []string `json:"leases,omitempty"`
 	// Cause is the error of a drain that is rolled back, and Failure what kind it is.
 	Cause   string               `json:"cause,omitempty"`
 	Failure routing.DrainFailure `json:"failure,omitzero"`
@@ -101,6 +103,12 @@ func (d *Drainer) load() {
 	r, err := readRecord(d.opt.StateDir)
 	if err == nil {
 		d.rec = r
+		if l := d.lease(); l != nil && !r.Marker && len(r.Leases) == 0 && (r.active() || r.Releasing) {
+			d.rec.Leases = []string{l.String()} // which older releases did not write
+		}
+		if l := d.lease(); l != nil && r.Locked && slices.Contains(d.rec.Leases, l.String()) {
+			d.joined = l.String()
+		}
 		if r.Answering != nil {
 			d.callers = []*caller{{request: *r.Answering, far: true, done: make(chan struct{})}}
 			d.handled[r.Answering.ID] = time.Now()

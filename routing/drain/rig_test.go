@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -51,7 +52,8 @@ const passTime = 20 * time.Millisecond
 // world is a cluster of fake engines, with a lease or a mesh between them.
 type world struct {
 	t     *testing.T
-	lease *lease // nil: markers
+	lease *lease // the one that is configured at first; nil: markers
+	other *lease // another
 	nodes []*node
 }
 
@@ -69,8 +71,10 @@ type node struct {
 	done    chan struct{}
 
 	mu       sync.Mutex
-	live     *engine   // as others see it; nil: its process is dead
-	since    time.Time // of its process
+	moved    bool          // its configuration names the other lease
+	skew     time.Duration // of its clock
+	live     *engine       // as others see it; nil: its process is dead
+	since    time.Time     // of its process
 	counters map[string]routing.LinkCounters
 	readErr  error
 	busy     map[string]uint64 // packets per look, each way
@@ -86,7 +90,8 @@ func bubble(t *testing.T, nodes int, kube bool, f func(t *testing.T, w *world)) 
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t}
 		if kube {
-			w.lease = &lease{w: w, is: routing.DrainLease{Version: "1"}}
+			w.lease = &lease{w: w, name: "kube-system/netclass-drain", is: routing.DrainLease{Version: "1"}}
+			w.other = &lease{w: w, name: "netclass/drain", is: routing.DrainLease{Version: "1"}}
 		}
 		for i := range nodes {
 			n := &node{w: w, name: fmt.Sprintf("k8s-%d", i+1), id: netip.AddrFrom4([4]byte{10, 48, 0, byte(i + 1)}), dir: dirs[i], busy: map[string]uint64{}, counters: map[string]routing.LinkCounters{}}
@@ -114,7 +119,8 @@ func (n *node) boot() {
 	e.state = &routing.State{Plan: &routing.Plan{}, Kernel: &routing.Kernel{}}
 	e.make = func() *routing.State {
 		s := &routing.State{Node: n.name, Kernel: &routing.Kernel{}, Plan: &routing.Plan{}}
-		s.Config.Config = cfg
+		cfg := *cfg
+		s.Config.Config = &cfg
 		s.Kernel.Routes = []routing.Route{
 			{Table: routing.MainID, Dst: netip.MustParsePrefix("0.0.0.0/0"), Link: "mgmt0"},
 			{Table: 47, Dst: netip.MustParsePrefix("0.0.0.0/0"), Link: "ingress0"},
@@ -147,7 +153,9 @@ func (n *node) boot() {
 			}
 		}
 		if n.w.lease != nil {
-			l := n.w.lease.seen()
+			named := n.named("")
+			cfg.Drain.LeaseNamespace, cfg.Drain.LeaseName, _ = strings.Cut(named.String(), "/")
+			l := named.seen()
 			s.Inventory.Drain = &l
 			for _, o := range n.w.nodes {
 				if o != n && l.Holder != "" && len(l.Holder) > len("uid-"+o.name) && l.Holder[:len("uid-"+o.name)+1] == "uid-"+o.name+"/" {
@@ -192,7 +200,7 @@ func (n *node) show(live *engine) {
 func (n *node) start() {
 	opt := drain.Options{Engine: n.engine, Counters: n.count, StateDir: n.dir, Log: slog.New(slog.NewTextHandler(n.log, nil))}
 	if n.w.lease != nil {
-		opt.Lease = func() drain.Lease { return n.w.lease }
+		opt.Lease = func(name string) drain.Lease { return n.named(name) }
 	}
 	n.engine.forget()
 	n.drainer = drain.New(opt)
@@ -202,6 +210,24 @@ func (n *node) start() {
 	ctx, stop := context.WithCancel(n.w.t.Context())
 	n.stop, n.done = stop, make(chan struct{})
 	go func() { defer close(n.done); n.drainer.Run(ctx) }()
+}
+
+// named returns a lease as this node reaches it; of no name that of its configuration.
+func (n *node) named(name string) *view {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.w.other; name == l.name || name == "" && n.moved {
+		return &view{l, n.skew}
+	}
+	return &view{n.w.lease, n.skew}
+}
+
+// move has the configuration name the other lease, or the first again.
+func (n *node) move(other bool) {
+	n.mu.Lock()
+	n.moved = other
+	n.mu.Unlock()
+	n.engine.look()
 }
 
 // end ends the drainer as SIGTERM does.

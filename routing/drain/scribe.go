@@ -13,12 +13,19 @@ import (
 // scribe writes to the lease what is said of the drain, beside the machine: a slow
 // API must not hold that up.
 type scribe struct {
-	lease func() Lease
+	lease func(name string) Lease
 	log   *slog.Logger
 	wake  chan struct{} // one slot
 
 	mu    sync.Mutex
-	queue []*routing.DrainStatus
+	queue []said
+}
+
+// said is a status, and the leases that it is written to beside the one that is
+// configured.
+type said struct {
+	*routing.DrainStatus
+	leases []string
 }
 
 // Bounds of what is written.
@@ -28,13 +35,13 @@ const (
 	maxQueue   = 32
 )
 
-func newScribe(lease func() Lease, log *slog.Logger) *scribe {
+func newScribe(lease func(string) Lease, log *slog.Logger) *scribe {
 	return &scribe{lease: lease, log: log, wake: make(chan struct{}, 1)}
 }
 
 // answer has a status written: as the answer to a request, or as that of the holder.
 // Of one request only the newest is, and always the last.
-func (s *scribe) answer(st *routing.DrainStatus, to *routing.DrainRequest) {
+func (s *scribe) answer(st *routing.DrainStatus, to *routing.DrainRequest, leases []string) {
 	if st == nil {
 		return
 	}
@@ -45,9 +52,9 @@ func (s *scribe) answer(st *routing.DrainStatus, to *routing.DrainRequest) {
 	}
 	s.mu.Lock()
 	if n := len(s.queue); n > 0 && (n == maxQueue || s.queue[n-1].Request.ID == st.Request.ID && !s.queue[n-1].Progress.Final()) {
-		s.queue[n-1] = st
+		s.queue[n-1] = said{st, leases}
 	} else {
-		s.queue = append(s.queue, st)
+		s.queue = append(s.queue, said{st, leases})
 	}
 	s.mu.Unlock()
 	select {
@@ -56,15 +63,15 @@ func (s *scribe) answer(st *routing.DrainStatus, to *routing.DrainRequest) {
 	}
 }
 
-func (s *scribe) next() *routing.DrainStatus {
+func (s *scribe) next() (st said, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
-		return nil
+		return said{}, false
 	}
-	st := s.queue[0]
+	st = s.queue[0]
 	s.queue = s.queue[1:]
-	return st
+	return st, true
 }
 
 // run writes until ctx ends.
@@ -75,7 +82,7 @@ func (s *scribe) run(ctx context.Context) {
 			return
 		case <-s.wake:
 		}
-		for st := s.next(); st != nil; st = s.next() {
+		for st, more := s.next(); more; st, more = s.next() {
 			s.deliver(ctx, st)
 			if !rest(ctx, scribeGap) {
 				return
@@ -86,7 +93,7 @@ func (s *scribe) run(ctx context.Context) {
 
 // deliver writes one status, again and again while that fails and nothing newer
 // waits.
-func (s *scribe) deliver(ctx context.Context, st *routing.DrainStatus) {
+func (s *scribe) deliver(ctx context.Context, st said) {
 	giveUp := time.Now().Add(scribeTime)
 	for {
 		err := s.write(ctx, st)
@@ -113,16 +120,24 @@ func (s *scribe) more() bool {
 	return len(s.queue) > 0
 }
 
-// write writes a status if the lease is that of its drain, or its request is still
-// the newest.
-func (s *scribe) write(ctx context.Context, st *routing.DrainStatus) error {
-	if s.lease == nil {
-		return nil
-	}
-	l := s.lease()
+// write writes a status to each of its leases.
+func (s *scribe) write(ctx context.Context, st said) error {
+	l := s.lease("")
 	if l == nil {
 		return nil
 	}
+	err := writeStatus(ctx, l, st.DrainStatus)
+	for _, name := range st.leases {
+		if old := s.lease(name); old != nil && name != l.String() {
+			err = errors.Join(err, writeStatus(ctx, old, st.DrainStatus))
+		}
+	}
+	return err
+}
+
+// writeStatus writes a status if the lease is that of its drain, or its request is
+// still the newest.
+func writeStatus(ctx context.Context, l Lease, st *routing.DrainStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	lease, err := readLease(ctx, l)

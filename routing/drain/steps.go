@@ -123,12 +123,24 @@ func (d *Drainer) grace(ctx context.Context, deadline time.Time) error {
 	}
 	d.say(fmt.Sprintf("routers have %v to move traffic away", wait), nil)
 	for time.Now().Before(until) {
-		if d.hear() {
-			return errTurned
-		}
-		if err := d.pause(ctx, until); err != nil {
+		if err := d.attend(ctx); err != nil {
 			return err
 		}
+		if err := d.pauseAloud(ctx, until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attend deals with what has been asked meanwhile, and sees that the lock is the one
+// that is configured. It fails when the drain is not to go on.
+func (d *Drainer) attend(ctx context.Context) error {
+	if d.hear() {
+		return errTurned
+	}
+	if err := d.joinLease(ctx); err != nil && !d.rec.Request.Force {
+		return err
 	}
 	return nil
 }
@@ -138,8 +150,8 @@ func (d *Drainer) grace(ctx context.Context, deadline time.Time) error {
 func (d *Drainer) applied(ctx context.Context, deadline time.Time) error {
 	var refusedAt time.Time
 	for {
-		if d.hear() {
-			return errTurned
+		if err := d.attend(ctx); err != nil {
+			return err
 		}
 		s := d.opt.Engine.State()
 		missing := d.missing(s, true)
@@ -160,7 +172,7 @@ func (d *Drainer) applied(ctx context.Context, deadline time.Time) error {
 		if !time.Now().Before(deadline) {
 			return late(fmt.Sprintf("the step %q (%s)", d.rec.Step, missing), d.patience())
 		}
-		if err := d.pause(ctx, until); err != nil {
+		if err := d.pauseAloud(ctx, until); err != nil {
 			return err
 		}
 	}

@@ -53,13 +53,14 @@ func (d *Drainer) restored(ctx context.Context) error {
 	told := time.Now()
 	for {
 		d.hear()
+		_ = d.joinLease(ctx) // nobody else is to begin before this is over
 		missing := d.missing(d.opt.Engine.State(), false)
 		if missing == "" {
 			return nil
 		}
 		if time.Since(told) >= stuckTime {
 			told = time.Now()
-			d.say("still waiting: "+missing, nil)
+			d.sayOn("still waiting: "+missing, nil)
 		}
 		if err := d.pause(ctx, told.Add(stuckTime)); err != nil {
 			return err
@@ -77,7 +78,7 @@ func (d *Drainer) over(ctx context.Context) {
 	}
 	d.ended[d.rec.Request.ID] = true
 	d.lock = ""
-	if !d.rec.Marker {
+	if len(d.rec.Leases) > 0 {
 		// Also where it was not won: a write that failed may have been carried out.
 		d.rec.Releasing = true
 		if d.release(ctx, st); d.rec.Releasing {
@@ -91,12 +92,13 @@ func (d *Drainer) over(ctx context.Context) {
 			d.cordonAt = time.Now().Add(cordonRetry)
 		}
 	}
-	// What has failed is shown until something else is done.
+	// What has failed is shown until something else is done, and what is still to be
+	// freed until it is.
 	d.status = nil
-	if err != nil && !refused {
+	if err != nil && !refused || d.rec.Releasing {
 		d.status = st
 	}
-	d.rec = record{Request: d.rec.Request, Phase: routing.DrainEnded, Releasing: d.rec.Releasing, Overridden: d.rec.Overridden}
+	d.rec = record{Request: d.rec.Request, Phase: routing.DrainEnded, Releasing: d.rec.Releasing, Leases: d.rec.Leases, Overridden: d.rec.Overridden}
 	if failed := d.save(); failed != nil {
 		d.log.Error("drain not forgotten", "error", failed)
 		st.Progress.Message += fmt.Sprintf("; but not on disk (%v): a restart would take it out again, put that right first", failed)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,34 +20,52 @@ import (
 // leaseTime bounds one request about the Lease.
 const leaseTime = 10 * time.Second
 
-// ReadDrain returns the drain lock as the API server has it now. Where it does
-// not exist, it is free, has no version, and Unusable says so: WriteDrain then
-// makes it, where that is allowed.
-func (k *Kubernetes) ReadDrain(ctx context.Context) (*routing.DrainLease, error) {
-	client, err := k.leaseClient()
+// DrainLock is a Lease of the API server that is read and written as a lock of drains.
+type DrainLock struct {
+	k    *Kubernetes
+	name LeaseName
+}
+
+// DrainLock returns the lock of a name, "NAMESPACE/NAME"; of no name, the one that the
+// source was made with.
+func (k *Kubernetes) DrainLock(name string) *DrainLock {
+	l := &DrainLock{k: k, name: k.opt.Lease}
+	if name != "" {
+		l.name.Namespace, l.name.Name, _ = strings.Cut(name, "/")
+	}
+	return l
+}
+
+func (l *DrainLock) String() string { return l.name.String() }
+
+// ReadDrain returns the lock as the API server has it now. Where it does not exist,
+// it is free, has no version, and Unusable says so: WriteDrain then makes it, where
+// that is allowed.
+func (l *DrainLock) ReadDrain(ctx context.Context) (*routing.DrainLease, error) {
+	client, err := l.k.leaseClient()
 	if err != nil {
 		return nil, fmt.Errorf("read drain lease: %w", err)
 	}
 	ctx, stop := context.WithTimeout(ctx, leaseTime)
 	defer stop()
-	var l coordinationv1.Lease
-	err = client.Get().Namespace(k.opt.Lease.Namespace).Resource("leases").Name(k.opt.Lease.Name).MaxRetries(0).Do(ctx).Into(&l)
+	var is coordinationv1.Lease
+	err = client.Get().Namespace(l.name.Namespace).Resource("leases").Name(l.name.Name).MaxRetries(0).Do(ctx).Into(&is)
 	if apierrors.IsNotFound(err) {
-		return &routing.DrainLease{Unusable: missingLease(k.opt.Lease)}, nil
+		return &routing.DrainLease{Unusable: missingLease(l.name)}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read drain lease: %w", k.leaseError(err))
+		return nil, fmt.Errorf("read drain lease %s: %w", l, leaseError(err))
 	}
-	return leaseOf(&l), nil
+	return leaseOf(&is), nil
 }
 
-// WriteDrain makes the drain lock what lease says, if it is still of lease's
+// WriteDrain makes the lock what lease says, if it is still of lease's
 // version, and returns it as it then is; an empty version makes one that does not
 // exist. It is routing.ErrDrainConflict when somebody else has written it: read it
 // again, and look again whether it is free. After another error it may have been
 // written, or may yet be: read it again too. What differs in nothing is not
 // written; what others keep in it stays.
-func (k *Kubernetes) WriteDrain(ctx context.Context, lease *routing.DrainLease) (*routing.DrainLease, error) {
+func (l *DrainLock) WriteDrain(ctx context.Context, lease *routing.DrainLease) (*routing.DrainLease, error) {
 	request, err := encodeRequest(lease.Request)
 	if err != nil {
 		return nil, err
@@ -59,15 +78,15 @@ func (k *Kubernetes) WriteDrain(ctx context.Context, lease *routing.DrainLease) 
 		return nil, fmt.Errorf("write drain lease: %.40q is no holder", lease.Holder)
 	}
 	w := leaseWrite{holder: lease.Holder, request: request, status: status, version: lease.Version}
-	client, err := k.leaseClient()
+	client, err := l.k.leaseClient()
 	if err != nil {
 		return nil, fmt.Errorf("write drain lease: %w", err)
 	}
 	ctx, stop := context.WithTimeout(ctx, leaseTime)
 	defer stop()
-	written, err := k.write(ctx, client, &w)
+	written, err := l.write(ctx, client, &w)
 	if err != nil {
-		return nil, fmt.Errorf("write drain lease: %w", k.leaseError(err))
+		return nil, fmt.Errorf("write drain lease %s: %w", l, leaseError(err))
 	}
 	return leaseOf(written), nil
 }
@@ -85,7 +104,7 @@ func leaseOf(l *coordinationv1.Lease) *routing.DrainLease {
 }
 
 // leaseError says what to do about an error of the API server.
-func (k *Kubernetes) leaseError(err error) error {
+func leaseError(err error) error {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return routing.ErrDrainConflict
@@ -108,11 +127,11 @@ type leaseWrite struct {
 
 // write writes the Lease over the version that it is meant for. It is read as the
 // text that it is: what it holds beside what we know of stays in it.
-func (k *Kubernetes) write(ctx context.Context, client *rest.RESTClient, w *leaseWrite) (*coordinationv1.Lease, error) {
+func (l *DrainLock) write(ctx context.Context, client *rest.RESTClient, w *leaseWrite) (*coordinationv1.Lease, error) {
 	if w.version == "" {
-		return k.make(ctx, client, w)
+		return l.make(ctx, client, w)
 	}
-	text, err := client.Get().Namespace(k.opt.Lease.Namespace).Resource("leases").Name(k.opt.Lease.Name).
+	text, err := client.Get().Namespace(l.name.Namespace).Resource("leases").Name(l.name.Name).
 		SetHeader("Accept", "application/json").MaxRetries(0).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, routing.ErrDrainConflict // it has been deleted, and the lock with it
@@ -138,17 +157,17 @@ func (k *Kubernetes) write(ctx context.Context, client *rest.RESTClient, w *leas
 		return nil, err
 	}
 	var written coordinationv1.Lease
-	err = client.Put().Namespace(k.opt.Lease.Namespace).Resource("leases").Name(k.opt.Lease.Name).
+	err = client.Put().Namespace(l.name.Namespace).Resource("leases").Name(l.name.Name).
 		VersionedParams(&metav1.UpdateOptions{FieldManager: fieldManager}, metav1.ParameterCodec).
 		SetHeader("Content-Type", "application/json").MaxRetries(0).Body(body).Do(ctx).Into(&written)
 	return &written, err
 }
 
 // make makes the Lease.
-func (k *Kubernetes) make(ctx context.Context, client *rest.RESTClient, w *leaseWrite) (*coordinationv1.Lease, error) {
+func (l *DrainLock) make(ctx context.Context, client *rest.RESTClient, w *leaseWrite) (*coordinationv1.Lease, error) {
 	object := map[string]any{
 		"apiVersion": coordinationv1.SchemeGroupVersion.String(), "kind": "Lease",
-		"metadata": map[string]any{"name": k.opt.Lease.Name, "namespace": k.opt.Lease.Namespace},
+		"metadata": map[string]any{"name": l.name.Name, "namespace": l.name.Namespace},
 	}
 	w.into(object, new(coordinationv1.Lease), time.Now())
 	body, err := json.Marshal(object)
@@ -156,11 +175,11 @@ func (k *Kubernetes) make(ctx context.Context, client *rest.RESTClient, w *lease
 		return nil, err
 	}
 	var written coordinationv1.Lease
-	err = client.Post().Namespace(k.opt.Lease.Namespace).Resource("leases").
+	err = client.Post().Namespace(l.name.Namespace).Resource("leases").
 		VersionedParams(&metav1.CreateOptions{FieldManager: fieldManager}, metav1.ParameterCodec).
 		SetHeader("Content-Type", "application/json").MaxRetries(0).Body(body).Do(ctx).Into(&written)
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("%s; it may not be made from here: %s", missingLease(k.opt.Lease), err.Error())
+		return nil, fmt.Errorf("%s; it may not be made from here: %s", missingLease(l.name), err.Error())
 	}
 	return &written, err
 }

@@ -24,7 +24,7 @@ func TestDrainLockRefused(t *testing.T) {
 	w.until("refused", func(i *routing.Inventory) bool {
 		return has("a [] [] map[]")(i) && i.Drain != nil && strings.Contains(i.Drain.Unusable, "does not allow it") && strings.Contains(i.Drain.Unusable, "rbac.yaml")
 	})
-	if _, err := w.ReadDrain(t.Context()); err == nil || !strings.Contains(err.Error(), "apply rbac.yaml") {
+	if _, err := w.DrainLock("").ReadDrain(t.Context()); err == nil || !strings.Contains(err.Error(), "apply rbac.yaml") {
 		t.Errorf("read: %v", err)
 	}
 	rights(s, false)
@@ -38,7 +38,7 @@ func TestDrainLockRefused(t *testing.T) {
 	w.until("away", func(i *routing.Inventory) bool {
 		return i.Drain.Holder == "uid-1/d1" && strings.Contains(i.Drain.Unusable, "connection refused")
 	})
-	if _, err := w.ReadDrain(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+	if _, err := w.DrainLock("").ReadDrain(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("read while it is away: %v", err)
 	}
 	s.Up()
@@ -99,10 +99,10 @@ func TestDrainLockUnconnected(t *testing.T) {
 	opt := locking("/nowhere")
 	opt.Log = slog.New(slog.DiscardHandler)
 	k := inventory.NewKubernetes(opt)
-	if _, err := k.ReadDrain(context.Background()); err == nil || !strings.Contains(err.Error(), "no connection") {
+	if _, err := k.DrainLock("").ReadDrain(context.Background()); err == nil || !strings.Contains(err.Error(), "no connection") {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := k.WriteDrain(context.Background(), &routing.DrainLease{}); err == nil || !strings.Contains(err.Error(), "no connection") {
+	if _, err := k.DrainLock("").WriteDrain(context.Background(), &routing.DrainLease{}); err == nil || !strings.Contains(err.Error(), "no connection") {
 		t.Errorf("write: %v", err)
 	}
 	for what, l := range map[string]*routing.DrainLease{
@@ -112,7 +112,7 @@ func TestDrainLockUnconnected(t *testing.T) {
 		"no holder":     {Holder: "a\n"},
 		"phase \"\" is": {Status: &routing.DrainStatus{Request: routing.DrainRequest{ID: "d", Node: "a"}}},
 	} {
-		if _, err := k.WriteDrain(context.Background(), l); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := k.DrainLock("").WriteDrain(context.Background(), l); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("want %q: %v", what, err)
 		}
 	}

@@ -29,14 +29,14 @@ func shipped(t *testing.T, s *kubeapi.Server) string {
 
 func readLock(t *testing.T, w *watched) *routing.DrainLease {
 	t.Helper()
-	l, err := w.ReadDrain(t.Context())
+	l, err := w.DrainLock("").ReadDrain(t.Context())
 	must(t, err)
 	return l
 }
 
 func writeLock(t *testing.T, w *watched, l *routing.DrainLease) *routing.DrainLease {
 	t.Helper()
-	l, err := w.WriteDrain(t.Context(), l)
+	l, err := w.DrainLock("").WriteDrain(t.Context(), l)
 	must(t, err)
 	return l
 }
@@ -100,7 +100,7 @@ func TestDrainLock(t *testing.T) {
 		t.Errorf("spec of the lease: %v", first)
 	}
 
-	if _, err := w.WriteDrain(t.Context(), l); !errors.Is(err, routing.ErrDrainConflict) {
+	if _, err := w.DrainLock("").WriteDrain(t.Context(), l); !errors.Is(err, routing.ErrDrainConflict) {
 		t.Errorf("written over: %v, want a conflict", err)
 	}
 	if again := writeLock(t, w, taken); again.Version != taken.Version {
@@ -166,7 +166,7 @@ func TestDrainLockContended(t *testing.T) {
 		for n := range 20 {
 			all.Go(func() {
 				<-begin
-				l, err := w.ReadDrain(t.Context())
+				l, err := w.DrainLock("").ReadDrain(t.Context())
 				if err != nil {
 					t.Errorf("read: %v", err)
 					return
@@ -175,7 +175,7 @@ func TestDrainLockContended(t *testing.T) {
 					return // it is too late
 				}
 				l.Holder = fmt.Sprintf("uid-%d/d%d", n, round)
-				_, err = w.WriteDrain(t.Context(), l)
+				_, err = w.DrainLock("").WriteDrain(t.Context(), l)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -216,7 +216,7 @@ func TestDrainLockMissing(t *testing.T) {
 		t.Errorf("missing: %+v", l)
 	}
 	l.Holder = "uid-1/d1"
-	if _, err := w.WriteDrain(t.Context(), l); err == nil || !strings.Contains(err.Error(), "apply rbac.yaml") || errors.Is(err, routing.ErrDrainConflict) {
+	if _, err := w.DrainLock("").WriteDrain(t.Context(), l); err == nil || !strings.Contains(err.Error(), "apply rbac.yaml") || errors.Is(err, routing.ErrDrainConflict) {
 		t.Errorf("made without the right to: %v", err)
 	}
 
@@ -227,12 +227,28 @@ func TestDrainLockMissing(t *testing.T) {
 		t.Errorf("made: %+v", made)
 	}
 	w.until("there", held("uid-1/d1"))
-	if _, err := admin.WriteDrain(t.Context(), l); !errors.Is(err, routing.ErrDrainConflict) {
+	if _, err := admin.DrainLock("").WriteDrain(t.Context(), l); !errors.Is(err, routing.ErrDrainConflict) {
 		t.Errorf("made twice: %v, want a conflict", err)
 	}
 	s.Do("DELETE", leasePath, "", nil)
-	if _, err := admin.WriteDrain(t.Context(), made); !errors.Is(err, routing.ErrDrainConflict) {
+	if _, err := admin.DrainLock("").WriteDrain(t.Context(), made); !errors.Is(err, routing.ErrDrainConflict) {
 		t.Errorf("written after it was deleted: %v, want a conflict", err)
 	}
 	w.until("deleted", unusable("does not exist"))
+
+	// One of another name is another lock.
+	other := admin.DrainLock("kube-system/netclass-drain-2")
+	second, err := other.ReadDrain(t.Context())
+	must(t, err)
+	second.Holder = "uid-2/d2"
+	_, err = other.WriteDrain(t.Context(), second)
+	must(t, err)
+	second, err = other.ReadDrain(t.Context())
+	must(t, err)
+	if first := readLock(t, admin); second.Holder != "uid-2/d2" || first.Holder != "" || other.String() != "kube-system/netclass-drain-2" {
+		t.Errorf("%s is held by %q, and the first by %q", other, second.Holder, first.Holder)
+	}
+	if _, err := w.DrainLock(other.String()).ReadDrain(t.Context()); err == nil || !strings.Contains(err.Error(), "drain lease kube-system/netclass-drain-2: the API server does not allow it") {
+		t.Errorf("read without the right to: %v", err)
+	}
 }
