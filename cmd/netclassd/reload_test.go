@@ -6,14 +6,18 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"netclass.dev/routing"
 	"netclass.dev/routing/engine"
 	"netclass.dev/routing/health"
+	"netclass.dev/test/fakekernel"
 )
 
 // TestReloadOfNothing: a file that is gone or empty takes nothing out of force.
@@ -131,5 +135,77 @@ func TestFirstFault(t *testing.T) {
 	want := path + `:2:1: unknown key "kind"; and 1 more (netclassctl reload --validate-only shows all)`
 	if got := first(err); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// slow is a speaker that takes its time to end.
+type slow struct {
+	mu  sync.Mutex
+	pid int
+}
+
+func (s *slow) Set(_ context.Context, want *routing.Speak) error {
+	if want == nil {
+		time.Sleep(200 * time.Millisecond)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pid = 0
+	if want != nil {
+		s.pid = 7
+	}
+	return nil
+}
+
+func (s *slow) Sessions() []routing.Session { return nil }
+func (s *slow) Close(bool) error            { return nil }
+
+func (s *slow) Status() routing.SpeakerStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return routing.SpeakerStatus{Wanted: s.pid != 0, PID: s.pid, Confirmed: true}
+}
+
+// TestReloadAnswersWhenItIsDone: who takes BGP out of the configuration has the port
+// for somebody else when the reload has answered.
+func TestReloadAnswersWhenItIsDone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	load := func(d *daemon, text string) []routing.Problem {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("apiVersion: netclass.dev/v1alpha1\ntables: [{name: t, id: 9}]\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		warnings, err := d.Reload(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return warnings
+	}
+	k, sp := fakekernel.New(), &slow{}
+	if err := errors.Join(k.AddLink("l"), k.AddAddr("l", netip.MustParsePrefix("192.0.2.2/24"))); err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(io.Discard, routing.Log{})}
+	d.engine = engine.New(engine.Options{
+		Kernel: k, Speaker: sp, Inventory: d.inventory, Node: d.nodeName, Log: slog.New(slog.DiscardHandler),
+	})
+	d.health = health.New(d.engine.Look)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); d.engine.Run(ctx) }()
+	defer func() { stop(); <-done }()
+
+	load(d, "bgp: {asn: 64512, routerID: 192.0.2.2, upstreams: [{name: r, link: l, peerASN: 64513, address: {ipv4: 192.0.2.1}}]}\n")
+	if sp.Status().PID == 0 {
+		t.Fatalf("no speaker: %+v", d.State().Conditions)
+	}
+	if warnings := load(d, ""); sp.Status().PID != 0 || len(warnings) > 0 {
+		t.Errorf("answered while the speaker is there, with %v", warnings)
+	}
+
+	// What cannot be done is said.
+	k.SetFaults(fakekernel.Faults{Dump: func() error { return errors.New("netlink is away") }})
+	if warnings := load(d, "guard: {networks: []}\n"); len(warnings) != 1 || !strings.Contains(warnings[0].Message, "netlink is away") {
+		t.Errorf("warnings %v", warnings)
 	}
 }

@@ -183,9 +183,22 @@ func (d *daemon) Verify(ctx context.Context, all bool) (*routing.Verification, e
 	return d.engine.Verify(ctx, all)
 }
 
-// Reload reads the configuration anew, and returns what it warns of. A bad one is
-// refused and the last good one stays in force.
-func (d *daemon) Reload(_ context.Context, validateOnly bool) ([]routing.Problem, error) {
+// Reload reads the configuration anew, and returns what it warns of once what is
+// dropped is gone, or that it is not. A bad one is refused and the last good one
+// stays in force.
+func (d *daemon) Reload(ctx context.Context, validateOnly bool) ([]routing.Problem, error) {
+	config, warnings, err := d.reload(validateOnly)
+	if err != nil || validateOnly {
+		return warnings, err
+	}
+	if toCome := d.engine.Settle(ctx, config); toCome != "" {
+		d.log.Warn("configuration loaded, but not carried out yet", "config", d.config, "to_come", toCome)
+		warnings = append(warnings, routing.Problem{File: d.config, Message: "it has been loaded, but not all of it is carried out yet: " + toCome})
+	}
+	return warnings, nil
+}
+
+func (d *daemon) reload(validateOnly bool) (*routing.Config, []routing.Problem, error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	if !validateOnly {
@@ -202,14 +215,14 @@ func (d *daemon) Reload(_ context.Context, validateOnly bool) ([]routing.Problem
 			d.engine.Reject(first(err))
 			d.log.Error("configuration refused", "config", d.config, "error", brief(err))
 		}
-		return nil, invalid(err)
+		return nil, nil, invalid(err)
 	}
 	if !validateOnly {
 		d.use(config)
 		d.log.Info("configuration loaded", "config", d.config)
 		d.warn(warnings)
 	}
-	return append(faults(warnings), unread(config, d.config)...), nil
+	return config, append(faults(warnings), unread(config, d.config)...), nil
 }
 
 // warn logs what is hardly meant so in the configuration that is in force.

@@ -76,12 +76,13 @@ type Engine struct {
 	log     *slog.Logger
 	started time.Time
 
-	wake   chan struct{}          // one slot
-	dump   atomic.Bool            // the picture can no longer be trusted
-	deaf   atomic.Pointer[string] // why the kernel cannot be watched; nil: it is
-	config atomic.Pointer[configuration]
-	shown  atomic.Pointer[published]
-	drain  atomic.Pointer[drain]
+	wake    chan struct{}          // one slot
+	dump    atomic.Bool            // the picture can no longer be trusted
+	deaf    atomic.Pointer[string] // why the kernel cannot be watched; nil: it is
+	running atomic.Bool            // Run runs
+	config  atomic.Pointer[configuration]
+	shown   atomic.Pointer[published]
+	drain   atomic.Pointer[drain]
 
 	kernel     *routing.Kernel // the last confirmed picture; nil: none
 	dumpedAt   time.Time
@@ -178,6 +179,8 @@ const (
 // Run passes until ctx ends. It leaves kernel and sessions as they are; Stop
 // decides what becomes of them.
 func (e *Engine) Run(ctx context.Context) {
+	e.running.Store(true)
+	defer e.running.Store(false)
 	e.loadLedger()
 	watching := make(chan struct{})
 	go func() { defer close(watching); e.watch(ctx) }()

@@ -245,6 +245,9 @@ func (s *fakeSpeaker) Set(ctx context.Context, want *routing.Speak) error {
 	defer s.mu.Unlock()
 	s.orders = append(s.orders, want)
 	s.status.Wanted, s.status.PID, s.status.Confirmed = want != nil, 7, !hung
+	if want == nil {
+		s.status.PID = 0
+	}
 	old := make(map[routing.SessionKey]routing.Session, len(s.sessions))
 	for _, o := range s.sessions {
 		old[o.Key] = o
