@@ -28,15 +28,19 @@ func startMixed(t *testing.T, handMade int) (*cluster, *lab.BIRD) {
 		t.Fatal(err)
 	}
 	c := &cluster{Lab: l, t: t}
+	var bird *lab.BIRD
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.logs()
+			if bird != nil {
+				t.Logf("BIRD ends its log:\n%s", bird.LogTail(60))
+			}
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	bird, err := l.Node(handMade).StartHandMade(t.Context())
+	bird, err = l.Node(handMade).StartHandMade(t.Context())
 	c.must(err)
 	for _, n := range l.Nodes {
 		if n.Number == handMade {

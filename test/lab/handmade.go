@@ -29,6 +29,7 @@ func (n *Node) StartHandMade(ctx context.Context) (*BIRD, error) {
 
 const handMadeCommon = `
 log stderr all;
+debug protocols { states, events };
 router id %[1]s;
 protocol device { scan time 2; }
 protocol direct {

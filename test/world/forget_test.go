@@ -41,9 +41,13 @@ func TestDrainedIsNotForgotten(t *testing.T) {
 		t.Helper()
 		time.Sleep(3 * time.Second)
 		for _, p := range pingers {
-			if r := p.Report(); r.Lost > 5 { // that may be on their way
-				t.Errorf("after %s: %v", what, r)
-			}
+			// Some may be on their way, many where the machine is busy: not for long.
+			c.within(convergence, "nothing lost after "+what, func() error {
+				if r := p.Report(); r.Lost > 5 {
+					return errors.New(r.String())
+				}
+				return nil
+			})
 		}
 		for _, d := range []*lab.Netclassd{one, two} {
 			if out := c.ctl(d, "nodes"); !strings.Contains(line(out, "k8s-3"), "Drained") {
