@@ -116,7 +116,7 @@ func (d *Drainer) Drain(ctx context.Context, req routing.DrainRequest, validateO
 		return err
 	}
 	if validateOnly {
-		return d.validate(s, req, report)
+		return d.validate(ctx, s, req, report)
 	}
 	return d.ask(req).listen(ctx, report)
 }
@@ -155,7 +155,7 @@ func (d *Drainer) complete(ctx context.Context, req *routing.DrainRequest) (*rou
 
 // validate reports what a drain would cost, and why it would be refused: just as it
 // would be.
-func (d *Drainer) validate(s *routing.State, req routing.DrainRequest, report func(routing.DrainStatus) error) error {
+func (d *Drainer) validate(ctx context.Context, s *routing.State, req routing.DrainRequest, report func(routing.DrainStatus) error) error {
 	st := routing.DrainStatus{Request: req, Since: time.Now()}
 	st.Progress = routing.DrainProgress{Costs: costs(s, &req), Message: "nothing has been changed", At: time.Now()}
 	joins := s.Drain != nil && active(s.Drain.Progress.Phase)
@@ -168,7 +168,7 @@ func (d *Drainer) validate(s *routing.State, req routing.DrainRequest, report fu
 	if err := report(st); err != nil || joins {
 		return err
 	}
-	if reasons := d.unsafeNow(s, &req); len(reasons) > 0 && !req.Force {
+	if reasons := d.unsafeNow(ctx, s, &req); len(reasons) > 0 && !req.Force {
 		return &routing.Refused{Reasons: reasons}
 	}
 	return nil

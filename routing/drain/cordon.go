@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func uncordoned(s *routing.State) bool {
 }
 
 // followCordon drains a node whose Node is cordoned, as soon as that is safe.
-func (d *Drainer) followCordon(s *routing.State) {
+func (d *Drainer) followCordon(ctx context.Context, s *routing.State) {
 	n := s.Inventory.Node(s.Node)
 	if n == nil || !s.Inventory.Synced || !followsCordon(s) {
 		d.stopWaiting()
@@ -60,7 +61,7 @@ func (d *Drainer) followCordon(s *routing.State) {
 	}
 	d.cordonAt = time.Time{}
 	req.ID, req.At = newID(), time.Now()
-	d.begin(newCaller(req))
+	d.begin(ctx, newCaller(req))
 }
 
 // waitFor shows why a cordoned node is not drained yet.

@@ -132,6 +132,65 @@ func TestUndrainWaits(t *testing.T) {
 	})
 }
 
+// TestUndrainedHasLeft: an undrain is over once all that it said has reached every
+// peer, so that the next node can be drained at once; a peer that takes nothing holds
+// it up for a while only, and is named.
+func TestUndrainedHasLeft(t *testing.T) {
+	for _, kube := range []bool{false, true} {
+		for _, never := range []bool{false, true} {
+			bubble(t, 3, kube, func(t *testing.T, w *world) {
+				n := w.nodes[0]
+				n.mustDrain(routing.DrainRequest{})
+				var said time.Time
+				n.engine.alter(func(s *routing.State) {
+					if s.Drain == nil || s.Drain.Progress.Phase != routing.DrainUndoing || n.engine.order.Step > routing.DrainClaim {
+						return
+					}
+					// What a pass shows of the sessions is older than its orders.
+					if !said.IsZero() && (never || time.Since(said) < 3*time.Second) {
+						s.Peers[1].Session.Unsent = 7
+					}
+					if said.IsZero() {
+						said = time.Now()
+						time.AfterFunc(3*time.Second, n.engine.look)
+					}
+				})
+				begin := time.Now()
+				c := n.undrain("")
+				err := c.wait(t, time.Minute)
+				took := time.Since(begin)
+				if p := c.last().Progress; err != nil || strings.Contains(p.Message, "has not all reached k8s-3/ipv4 yet (7)") != never || took < 3*time.Second || took > 7*time.Second {
+					t.Errorf("kube %v: after %v: %v, %+v", kube, took, err, p)
+				}
+				n.engine.alter(nil)
+				n.free()
+			})
+		}
+	}
+}
+
+// TestNextAtOnce: as soon as a node is undrained another may be drained, which has
+// been told, but has yet to hear of it.
+func TestNextAtOnce(t *testing.T) {
+	for _, late := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
+		bubble(t, 2, false, func(t *testing.T, w *world) {
+			a, b := w.nodes[0], w.nodes[1]
+			b.engine.heard(a.name, true)
+			b.engine.look()
+			time.AfterFunc(late, func() { b.engine.heard(a.name, false); b.engine.look() })
+			ask := &call{}
+			asked := b.drainer.Drain(t.Context(), routing.DrainRequest{}, true, ask.report)
+			b.engine.heard(a.name, true)
+			b.engine.look()
+			time.AfterFunc(late, func() { b.engine.heard(a.name, false); b.engine.look() })
+			err := b.drain(routing.DrainRequest{}).wait(t, limit)
+			if refused := new(*routing.Refused); errors.As(err, refused) != (late > time.Second) || errors.As(asked, refused) != (late > time.Second) {
+				t.Errorf("heard %v late: asked %v, drained %v", late, asked, err)
+			}
+		})
+	}
+}
+
 // TestDiskFails: what cannot be remembered is not begun, and what has begun is put
 // back, also where that cannot be remembered.
 func TestDiskFails(t *testing.T) {

@@ -21,14 +21,14 @@ func (d *Drainer) idle(ctx context.Context) {
 			case c.request.Undrain:
 				d.nothingDrained(c, s)
 			default:
-				d.begin(c)
+				d.begin(ctx, c)
 			}
 		}
 		if !d.rec.active() {
 			d.orphan(ctx, s)
 		}
 		if !d.rec.active() {
-			d.followCordon(s)
+			d.followCordon(ctx, s)
 		}
 		if d.rec.active() || d.pause(ctx, d.idleUntil()) != nil {
 			return
@@ -73,14 +73,14 @@ func (d *Drainer) idleUntil() time.Time {
 }
 
 // begin starts a drain, or refuses it.
-func (d *Drainer) begin(c *caller) {
+func (d *Drainer) begin(ctx context.Context, c *caller) {
 	s := d.opt.Engine.State()
 	req := c.request
 	if err := askable(s, &req); err != nil {
 		d.dismissOne(c, err, nil)
 		return
 	}
-	reasons := d.unsafeNow(s, &req)
+	reasons := d.unsafeNow(ctx, s, &req)
 	if len(reasons) > 0 && !req.Force {
 		d.refuse(c, reasons...)
 		return
@@ -107,23 +107,35 @@ func (d *Drainer) begin(c *caller) {
 	}
 }
 
+// newsTime is how long it may take until it is known here that another node, which has
+// told us, is no longer drained.
+const newsTime = time.Second
+
 // unsafeNow names every reason why this node must not be drained. Another may just
 // have been undrained, which has not been told here yet.
-func (d *Drainer) unsafeNow(s *routing.State, req *routing.DrainRequest) []string {
-	reasons := unsafe(s, req, d.lease() != nil, false)
-	if len(reasons) > 0 {
-		reasons = unsafe(d.newest(s), req, d.lease() != nil, false)
+func (d *Drainer) unsafeNow(ctx context.Context, s *routing.State, req *routing.DrainRequest) []string {
+	kube := d.lease() != nil
+	reasons := unsafe(s, req, kube, false)
+	if len(reasons) > 0 && kube {
+		return unsafe(d.newest(ctx, s), req, kube, false)
+	}
+	for until := time.Now().Add(newsTime); len(reasons) > 0 && len(s.Plan.Drained) > 0 && time.Now().Before(until) && ctx.Err() == nil; {
+		if d.newer(ctx, s.Sequence, until) != nil {
+			break
+		}
+		s = d.opt.Engine.State()
+		reasons = unsafe(s, req, kube, false)
 	}
 	return reasons
 }
 
 // newest returns a state with the lease as it is now, if that can be read.
-func (d *Drainer) newest(s *routing.State) *routing.State {
+func (d *Drainer) newest(ctx context.Context, s *routing.State) *routing.State {
 	l := d.lease()
 	if l == nil || s.Inventory.Drain == nil {
 		return s
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	lease, err := readLease(ctx, l)
 	if err != nil {

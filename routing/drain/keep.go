@@ -123,7 +123,7 @@ func (d *Drainer) orphan(ctx context.Context, s *routing.State) {
 		}
 	}
 	r.Request.ID = id
-	d.rec, d.callers, d.said, d.costs = r, nil, progress{}, nil
+	d.rec, d.callers, d.said, d.costs, d.joined = r, nil, progress{}, nil, l.String()
 	d.mustSave()
 	d.log.Warn("drain taken up from the lease", "id", id, "by", r.Request.By, "phase", string(r.Phase))
 }

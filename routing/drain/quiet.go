@@ -88,10 +88,8 @@ func quietFor(s *routing.State) time.Duration {
 
 // unproven says what is not quiet yet; empty: everything is.
 func unproven(s *routing.State, watched []string, samples []sample) string {
-	for i := range s.Peers {
-		if p := &s.Peers[i].Session; p.State == routing.Established && p.Unsent > 0 {
-			return fmt.Sprintf("what was withdrawn has not all reached %s yet (%d)", p.Key, p.Unsent)
-		}
+	if rest := unsent(s); rest != "" {
+		return "what was withdrawn " + rest
 	}
 	first, last := samples[0], samples[len(samples)-1]
 	need := quietFor(s)
@@ -102,6 +100,17 @@ func unproven(s *routing.State, watched []string, samples []sample) string {
 		limit := allowance(s, link)
 		if rate := rateOf(link, first, last); rate.Received > limit || rate.Sent > limit {
 			return fmt.Sprintf("over %v %s has received %.1f and sent %.1f packets per second, at most %.1f may pass", need, link, rate.Received, rate.Sent, limit)
+		}
+	}
+	return ""
+}
+
+// unsent ends a sentence with the peer that has not been told everything; empty: there
+// is none. What is not acknowledged by its kernel may never arrive.
+func unsent(s *routing.State) string {
+	for i := range s.Peers {
+		if p := &s.Peers[i].Session; p.State == routing.Established && p.Unsent > 0 {
+			return fmt.Sprintf("has not all reached %s yet (%d)", p.Key, p.Unsent)
 		}
 	}
 	return ""

@@ -9,8 +9,11 @@ import (
 	"netclass.dev/routing"
 )
 
-// stuckTime is how often it is said again what an undrain waits for.
-const stuckTime = 5 * time.Second
+// Times of an undrain.
+const (
+	stuckTime = 5 * time.Second // between sayings of what it waits for
+	leaveTime = 5 * time.Second // until what a peer does not take no longer holds it up
+)
 
 // back are the steps of going back: routes, then mesh, then routers. One that does
 // nothing to the links of a drain is passed over.
@@ -45,7 +48,37 @@ func (d *Drainer) undo(ctx context.Context) {
 			return
 		}
 	}
-	d.over(ctx)
+	rest := d.left(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	d.over(ctx, rest)
+}
+
+// left waits until all that was said has reached every peer, for a while, and returns
+// what has not: whoever is told that it is over may drain another node at once. The
+// sessions that a pass shows are as they were before it gave its orders, and so it
+// takes one more.
+func (d *Drainer) left(ctx context.Context) string {
+	message := ""
+	if d.status != nil {
+		message = d.status.Progress.Message
+	}
+	d.say(message, nil)
+	for giveUp := time.Now().Add(leaveTime); ; {
+		d.hear()
+		s := d.opt.Engine.State()
+		rest := unsent(s)
+		switch {
+		case s.Drain != d.status:
+			rest = "whether all that was said has reached its peers is not known"
+		case rest != "":
+			rest = "what was said " + rest
+		}
+		if rest == "" || !time.Now().Before(giveUp) || d.pause(ctx, giveUp) != nil {
+			return rest
+		}
+	}
 }
 
 // restored waits until the engine has put back what it was told to.
@@ -68,10 +101,13 @@ func (d *Drainer) restored(ctx context.Context) error {
 	}
 }
 
-// over is the end of an undrain or a roll back.
-func (d *Drainer) over(ctx context.Context) {
+// over is the end of an undrain or a roll back; rest is what peers have not been told.
+func (d *Drainer) over(ctx context.Context, rest string) {
 	st := &routing.DrainStatus{Request: d.rec.Request, Since: time.Now()}
 	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", At: time.Now()}
+	if rest != "" {
+		st.Progress.Message += "; " + rest
+	}
 	err, refused := d.failure()
 	if err != nil {
 		st.Progress.Error, st.Progress.Failure = err.Error(), failureOf(err)
