@@ -98,6 +98,7 @@ type Engine struct {
 	conditions conditions
 	unrouted   map[netip.Prefix]time.Time // pod CIDRs that main has no route to, since when
 	fights     fights
+	arrivals   arrivals
 	stats      routing.PassStatus
 
 	verifier verifier // with a goroutine of its own
@@ -117,7 +118,7 @@ func New(opt Options) *Engine {
 		log:     opt.Log,
 		started: time.Now(),
 		wake:    make(chan struct{}, 1),
-		fights:  make(fights),
+		fights:  make(fights), arrivals: make(arrivals),
 	}
 	e.sessions.init(opt.Kernel, e.Look)
 	e.conditions.quiet = e.started.Add(conditionQuiet)

@@ -54,7 +54,7 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 	if before != nil && e.stats.Dumps > dumps {
 		e.noticeFights(start, missing, before)
 	}
-	ops := e.fights.limit(start, missing, p, e.kernel)
+	ops := e.await(ctx, start, cfg, e.fights.limit(start, missing, p, e.kernel))
 	e.withdraw(ctx, p, ops)
 	failed := e.apply(ctx, ops)
 	if ctx.Err() != nil {
@@ -92,13 +92,17 @@ func (e *Engine) retry(cfg *routing.Config) time.Duration {
 	if e.failures > 0 {
 		next = e.backoff()
 	}
-	if due, ok := e.sessions.due(time.Now()); ok {
+	// What has become due while the pass was at it is for the next.
+	if due, ok := e.sessions.due(e.stats.At); ok {
 		next = min(next, time.Until(due))
 	}
-	if due, ok := e.lackDue(time.Now()); ok {
+	if due, ok := e.lackDue(e.stats.At); ok {
 		next = min(next, time.Until(due))
 	}
-	if due, ok := e.fights.due(time.Now()); ok {
+	if due, ok := e.fights.due(e.stats.At); ok {
+		next = min(next, time.Until(due))
+	}
+	if due, ok := e.arrivals.due(e.stats.At); ok {
 		next = min(next, time.Until(due))
 	}
 	if e.deaf.Load() != nil {

@@ -78,6 +78,7 @@ func (e *Engine) idle(ctx context.Context, conf *configuration) {
 		e.order(ctx, nil, withdrawTime)
 	}
 	e.sessions.want(nil, e.conditions.now)
+	e.arrivals.end()
 	e.failures = 0
 	e.stats.Ops, e.stats.Error, e.stats.Synced = 0, "", true
 	e.verifier.learn(nil, time.Now()) // what was found is of another configuration

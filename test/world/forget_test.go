@@ -71,18 +71,9 @@ func TestDrainedIsNotForgotten(t *testing.T) {
 	check("the API is back")
 	c.must(c.Node(3).Mend(lab.PodNet))
 	c.must(c.Node(3).Mend(lab.Ingress))
-	// Nothing asks these paths whether they work: a cable is seen to before the undrain.
-	for _, d := range []*lab.Netclassd{one, two} {
-		c.within(convergence, "sessions of "+d.Node.Name+" with k8s-3", func() error {
-			out, err := d.Ctl(t.Context(), "nodes")
-			if err == nil && !strings.Contains(line(out, "k8s-3"), "2/2") {
-				err = errors.New(out)
-			}
-			return err
-		})
-	}
+	// At once: a path waits until it leads somewhere again.
 	c.ctl(three, "undrain")
-	time.Sleep(time.Second)
+	time.Sleep(3 * time.Second)
 	for _, p := range pingers {
 		if r := p.Stop(); r.Lost > 0 {
 			t.Errorf("%v", r)
