@@ -24,6 +24,10 @@ func TestReplies(t *testing.T) {
 				if out, err := c.daemons[0].Ctl(t.Context(), "verify", "--all"); err != nil {
 					t.Errorf("verify: %v\n%s", err, out)
 				}
+				c.masquerade()
+				for _, h := range []*lab.Host{c.near, c.Node(2).Host} {
+					c.serve(h, servicePort)
+				}
 				c.clients(config == "config-vip-table.yaml")
 			})
 		}
@@ -45,13 +49,15 @@ func (c *cluster) routerKnows(prefixes routing.PerFamily[netip.Prefix], nodes in
 	return nil
 }
 
-// clients calls from everywhere. ownTable says that the replies have a table of
-// their own.
-func (c *cluster) clients(ownTable bool) {
-	const wait = 3 * time.Second
+// patience is how long a call may take on a busy machine.
+const patience = 5 * time.Second
+
+// clients calls from everywhere. byRouter says that replies go back by the router, to
+// whomever.
+func (c *cluster) clients(byRouter bool) {
 	for _, f := range routing.Families {
 		for _, vip := range []netip.Addr{vipEBPF.Of(f), vipNAT.Of(f)} {
-			if err := call(c.Router.World, vip, wait); err != nil {
+			if err := call(c.Router.World, vip, patience); err != nil {
 				c.t.Errorf("from the world to %s: %v", vip, err)
 			}
 		}
@@ -61,48 +67,96 @@ func (c *cluster) clients(ownTable bool) {
 		}
 		// The node itself, whose first route is looked up before NAT rewrites it.
 		for _, n := range c.Nodes {
-			if err := call(n.Host, vipNAT.Of(f), wait); err != nil {
+			if err := call(n.Host, vipNAT.Of(f), patience); err != nil {
 				c.t.Errorf("from %s itself to %s: %v", n.Name, vipNAT.Of(f), err)
 			}
 		}
-		c.nearClient(f, ownTable)
+		c.nearClient(f, byRouter)
 	}
 	// What nobody serves must not go back and forth.
 	c.unused()
 	c.routerSawNothing()
 }
 
-// nearClient calls from a client on VLAN 40, first with a router that keeps no
-// state. Where the replies go straight to it, a router that does keep state has
-// seen half of the connection and ends it.
-func (c *cluster) nearClient(f routing.Family, ownTable bool) {
-	vip := vipEBPF.Of(f)
-	before := c.replies(f)
-	if err := call(c.near, vip, 3*time.Second); err != nil {
-		c.t.Errorf("from VLAN 40 to %s: %v", vip, err)
+// nearClient calls from a client on VLAN 40, through a router that keeps no state and
+// through one that does. Where the replies go straight to it, the second has seen
+// half of the connection and ends it.
+func (c *cluster) nearClient(f routing.Family, byRouter bool) {
+	link, other, datapaths := lab.Mgmt, lab.Ingress, map[string]netip.Addr{"ebpf": vipEBPF.Of(f), "nat": vipNAT.Of(f)}
+	if byRouter {
+		link, other = other, link
 	}
-	got, link := c.replies(f), lab.Mgmt
-	if ownTable {
-		link = lab.Ingress
+	for datapath, vip := range datapaths {
+		before := c.replies(f)
+		if err := call(c.near, vip, patience); err != nil {
+			c.t.Errorf("from VLAN 40 to %s (%s): %v", vip, datapath, err)
+		}
+		got := c.replies(f)
+		if got[datapath+"-"+link] == before[datapath+"-"+link] || got[datapath+"-"+other] > before[datapath+"-"+other] {
+			c.t.Errorf("replies of %s (%s) to VLAN 40 left by %v, before by %v, want %s", vip, datapath, got, before, link)
+		}
 	}
-	if got["ebpf-"+link] == before["ebpf-"+link] {
-		c.t.Errorf("%s: replies to VLAN 40 left by %v, want %s", f, got, link)
+	mend := c.stateful(f)
+	for datapath, vip := range datapaths {
+		switch err := call(c.near, vip, c.hope(byRouter)); {
+		case byRouter && err != nil:
+			c.t.Errorf("from VLAN 40 through a stateful router to %s (%s): %v", vip, datapath, err)
+		case !byRouter && err == nil:
+			c.t.Errorf("from VLAN 40 through a stateful router to %s (%s): it works, so that no other configuration is needed for it", vip, datapath)
+		}
+		if err := call(c.Router.World, vip, patience); err != nil {
+			c.t.Errorf("from the world through a stateful router to %s (%s): %v", vip, datapath, err)
+		}
 	}
+	c.nearHosts(f, link)
+	mend()
+}
+
+// nearHosts calls hosts on VLAN 40 from pods, through a router that keeps state. What
+// a node has an address of there answers without the router.
+func (c *cluster) nearHosts(f routing.Family, link string) {
+	c.t.Helper()
+	one, two := c.Node(1), c.Node(2)
+	host := netip.MustParseAddr(lab.ClientAddr(lab.Mgmt, nearNumber, f))
+	if hop, err := one.FromPod(host); err != nil || hop.Link != link {
+		c.t.Errorf("a pod reaches %s by %v, %v, want %s", host, hop, err, link)
+	}
+	if err := call(one.Pod, host, patience); err != nil {
+		c.t.Errorf("from a pod to a host on VLAN 40: %v", err)
+	}
+	direct := link == lab.Mgmt
+	switch err := call(one.Pod, two.Addr(lab.Mgmt, f), c.hope(direct)); {
+	case direct && err != nil:
+		c.t.Errorf("from a pod to another node's address on VLAN 40: %v", err)
+	case !direct && err == nil:
+		c.t.Error("a pod reaches another node's address on VLAN 40 through a stateful router: the documentation may say so")
+	}
+	if err := call(one.Pod, two.Addr(lab.NodeNet, f), patience); err != nil {
+		c.t.Errorf("from a pod to another node's address on the node network: %v", err)
+	}
+}
+
+// hope is how long a call may take that should succeed, or should not.
+func (c *cluster) hope(good bool) time.Duration {
+	if good {
+		return patience
+	}
+	return time.Second
+}
+
+// stateful has the router drop what belongs to no connection that it has seen begin,
+// until the returned function is called.
+func (c *cluster) stateful(f routing.Family) (mend func()) {
+	c.t.Helper()
 	family := map[routing.Family]string{routing.IPv4: "ip", routing.IPv6: "ip6"}[f]
 	rules := fmt.Sprintf("table %s stateful { chain through { type filter hook forward priority 0; ct state invalid drop; tcp flags & (syn|ack) != syn ct state new drop; }; }", family)
 	_, err := c.Router.ExecInput(c.t.Context(), strings.NewReader(rules), "nft", "-f", "-")
 	c.must(err)
-	switch err := call(c.near, vip, 3*time.Second); {
-	case ownTable && err != nil:
-		c.t.Errorf("from VLAN 40 through a stateful router to %s: %v", vip, err)
-	case !ownTable && err == nil:
-		c.t.Errorf("from VLAN 40 through a stateful router to %s: it works, so that a table of its own is not needed for it", vip)
+	return func() {
+		c.t.Helper()
+		_, err := c.Router.Exec(c.t.Context(), "nft", "delete", "table", family, "stateful")
+		c.must(err)
 	}
-	if err := call(c.Router.World, vip, 3*time.Second); err != nil {
-		c.t.Errorf("from the world through a stateful router to %s: %v", vip, err)
-	}
-	_, err = c.Router.Exec(c.t.Context(), "nft", "delete", "table", family, "stateful")
-	c.must(err)
 }
 
 // unused sends packets to an address that is announced and that nobody serves,

@@ -114,7 +114,7 @@ func (l *load) stop() map[string]result {
 }
 
 // masquerade has the nodes hide their pods behind their own addresses towards the
-// world, as clusters do.
+// world and VLAN 40, as clusters do.
 func (c *cluster) masquerade() {
 	c.t.Helper()
 	for _, n := range c.Nodes {
@@ -122,8 +122,8 @@ func (c *cluster) masquerade() {
 table inet hide {
 	chain out {
 		type nat hook postrouting priority 100;
-		oifname { ingress0, mgmt0 } ip saddr 10.244.0.0/16 ip daddr 192.0.2.0/24 masquerade
-		oifname { ingress0, mgmt0 } ip6 saddr fd00:10:244::/48 ip6 daddr 2001:db8::/64 masquerade
+		oifname { ingress0, mgmt0 } ip saddr 10.244.0.0/16 ip daddr { 192.0.2.0/24, 10.40.0.0/24 } masquerade
+		oifname { ingress0, mgmt0 } ip6 saddr fd00:10:244::/48 ip6 daddr { 2001:db8::/64, fd00:40::/64 } masquerade
 	}
 }
 `), "nft", "-f", "-")
