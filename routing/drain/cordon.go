@@ -59,7 +59,7 @@ func (d *Drainer) followCordon(ctx context.Context, s *routing.State) {
 	if time.Now().Before(d.cordonAt) {
 		return
 	}
-	d.cordonAt = time.Time{}
+	d.cordonAt = time.Now().Add(cordonRetry) // where it cannot be begun
 	req.ID, req.At = newID(), time.Now()
 	d.begin(ctx, newCaller(req))
 }

@@ -180,6 +180,7 @@ func TestNextAtOnce(t *testing.T) {
 			time.AfterFunc(late, func() { b.engine.heard(a.name, false); b.engine.look() })
 			ask := &call{}
 			asked := b.drainer.Drain(t.Context(), routing.DrainRequest{}, true, ask.report)
+			time.Sleep(5 * time.Second)
 			b.engine.heard(a.name, true)
 			b.engine.look()
 			time.AfterFunc(late, func() { b.engine.heard(a.name, false); b.engine.look() })

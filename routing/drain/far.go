@@ -12,6 +12,7 @@ import (
 // Times of requests to other nodes.
 const (
 	renewGap   = 3 * time.Second  // between sayings of a request that is not answered
+	promptGap  = 15 * time.Second // until one of which nothing more is heard is said again
 	deadTime   = 10 * time.Second // until one that nobody says again is nobody's wish any more
 	lifeTime   = 15 * time.Second // until a node that says nothing does not answer
 	silentTime = time.Minute      // the same once it has begun
@@ -166,7 +167,7 @@ func (d *Drainer) heed(ctx context.Context, l Lease, id string, req *routing.Dra
 		s := d.opt.Engine.State()
 		if st := answerTo(&s.Inventory, id); st != nil && st.Progress.At != heard {
 			heard, alive, limit = st.Progress.At, time.Now(), silentTime
-			again = time.Time{}
+			again = alive.Add(promptGap)
 			if !st.Progress.Failure.Unreported {
 				if err := report(*st); err != nil {
 					return err
@@ -183,9 +184,9 @@ func (d *Drainer) heed(ctx context.Context, l Lease, id string, req *routing.Dra
 			if err := takeBack(ctx, l, id, req.Node); err != nil {
 				return err
 			}
-			alive, limit, again = time.Now(), silentTime, time.Time{}
+			alive, limit = time.Now(), silentTime
 		}
-		if !again.IsZero() && !time.Now().Before(again) {
+		if !time.Now().Before(again) {
 			renew(ctx, l, id)
 			again = time.Now().Add(renewGap)
 		}
@@ -203,13 +204,17 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// renew says a request again: it is still wanted. Where that fails it is soon tried
-// again.
+// renew says a request again: it is still wanted. It may have been taken up by a
+// process that has ended before it could write how that came out; the next one then
+// takes it up anew. Where it fails it is soon tried again.
 func renew(ctx context.Context, l Lease, id string) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	lease, err := readLease(ctx, l)
-	if err != nil || lease.Request == nil || lease.Request.ID != id || lease.Status != nil && lease.Status.Request.ID == id {
+	if err != nil || lease.Request == nil || lease.Request.ID != id {
+		return
+	}
+	if st := lease.Status; st != nil && st.Request.ID == id && st.Progress.Final() {
 		return
 	}
 	next, req := *lease, *lease.Request

@@ -21,8 +21,8 @@ func (d *Drainer) keepLock(ctx context.Context) {
 	}
 	d.rejoinAt = time.Time{}
 	switch {
-	case d.rec.Marker:
-		d.holdBy(d.markerName())
+	case l == nil && d.rec.Marker:
+		d.holdBy(d.lockText())
 		return
 	case l == nil:
 		d.holdBy("nobody: the configuration no longer names a Kubernetes API, which kept the lock")
@@ -36,7 +36,7 @@ func (d *Drainer) keepLock(ctx context.Context) {
 	switch {
 	case self == nil || self.UID == "":
 	case uid == self.UID && id == d.rec.Request.ID:
-		d.holdBy(d.leaseText())
+		d.holdBy(d.lockText())
 		if st := seen.Status; st == nil || st.Request.Node != s.Node {
 			// An answer to somebody may just be there: it is given time to be read.
 			if d.strangeAt.IsZero() {
@@ -58,7 +58,7 @@ func (d *Drainer) keepLock(ctx context.Context) {
 			return
 		}
 		d.joined = l.String()
-		d.holdBy(d.leaseText())
+		d.holdBy(d.lockText())
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"netclass.dev/routing"
 )
 
-// A configuration may come to name another lease while this node is drained, on some
-// nodes before others. What has been taken is held until it is undrained, and the one
-// that is named now is taken beside it: whichever of them another node goes by, it is
-// not free.
+// A configuration may come to name another lease while this node is drained, or none
+// where there was one, on some nodes before others. What has been taken is held until
+// it is undrained, and what is named now is taken beside it: whichever lock another
+// node goes by, it is not free.
 
 // Times of a lease that the configuration has come to name, or names no more.
 const (
@@ -50,8 +50,18 @@ func (d *Drainer) note(l Lease) error {
 	return nil
 }
 
-// leaseText names the leases that are held, for people: the one that the configuration
-// names first.
+// lockText says who keeps others from draining, for people.
+func (d *Drainer) lockText() string {
+	switch {
+	case len(d.rec.Leases) == 0 && d.rec.Marker:
+		return d.markerName()
+	case d.rec.Marker:
+		return d.leaseText() + "; " + d.markerName()
+	}
+	return d.leaseText()
+}
+
+// leaseText names the leases that are held: the one that the configuration names first.
 func (d *Drainer) leaseText() string {
 	now := ""
 	if l := d.lease(); l != nil {
@@ -77,32 +87,57 @@ func (d *Drainer) oldLeases(now string) []string {
 // without says why nobody keeps others from draining by the lease that is configured,
 // and who does all the same.
 func (d *Drainer) without(now string, err error) string {
-	if old := d.oldLeases(now); len(old) > 0 {
-		return fmt.Sprintf("lease %s only: %s, which is configured now, is not ours: %v", list(old), now, err)
+	old, held := d.oldLeases(now), "nobody"
+	switch {
+	case len(old) > 0:
+		held = "lease " + list(old)
+	case d.rec.Marker:
+		held = d.markerName()
+	default:
+		return "nobody: " + err.Error()
 	}
-	return "nobody: " + err.Error()
+	return fmt.Sprintf("%s only: %s, which is configured now, is not ours: %v", held, now, err)
 }
 
-// joinLease takes the lease that the configuration has come to name during a drain or
+// joinLock takes the lock that the configuration has come to name during a drain or
 // undrain. It fails when another node has that.
-func (d *Drainer) joinLease(ctx context.Context) error {
-	l := d.lease()
-	if !d.rec.Locked || d.rec.Marker || l == nil || l.String() == d.joined || time.Now().Before(d.joinAt) {
+func (d *Drainer) joinLock(ctx context.Context) error {
+	l, begin := d.lease(), time.Now()
+	switch {
+	case !d.rec.Locked, begin.Before(d.joinAt):
+		return nil
+	case l == nil:
+		d.joinMarker()
+		return nil
+	case l.String() == d.joined:
 		return nil
 	}
 	err := d.takeLease(ctx, l)
 	if err == nil {
 		d.joined, d.joinAt = l.String(), time.Time{}
 		d.log.Info("drain lease taken", "lease", d.joined, "id", d.rec.Request.ID)
-		d.holdBy(d.leaseText())
+		d.holdBy(d.lockText())
 		return nil
 	}
-	d.joinAt = time.Now().Add(joinGap)
+	d.joinAt = time.Now().Add(joinGap + 2*time.Since(begin)) // what else there is to do goes first
 	if refused, is := errors.AsType[*routing.Refused](err); is {
 		d.joinAt = time.Now().Add(rejoinGap)
 		return fmt.Errorf("the configuration names another lease now, %s: %s", l, strings.Join(refused.Reasons, "; "))
 	}
 	return nil
+}
+
+// joinMarker has the mesh told by BGP too, where the configuration no longer names a
+// Kubernetes API.
+func (d *Drainer) joinMarker() {
+	s := d.opt.Engine.State()
+	if d.rec.Marker || !anyPeer(s) || s.Config.Config == nil || s.Config.Config.Cluster == nil || s.Config.Config.Cluster.Kubernetes != nil {
+		return
+	}
+	d.rec.Marker, d.joined = true, ""
+	d.mustSave()
+	d.log.Info("drain told by a marker in BGP, as the configuration no longer names a Kubernetes API", "id", d.rec.Request.ID)
+	d.holdBy(d.lockText())
 }
 
 // lookBack looks at the leases that are held and no longer configured, now and then.

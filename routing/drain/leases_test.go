@@ -144,6 +144,46 @@ func TestNewLeaseTaken(t *testing.T) {
 	})
 }
 
+// TestLockRenamed: where the configuration comes to name a nodes file instead of the
+// API while this node is drained, or the API instead of a nodes file, others are kept
+// from draining by both, and by neither once it is undrained.
+func TestLockRenamed(t *testing.T) {
+	for _, kube := range []bool{false, true} {
+		for _, after := range []time.Duration{5 * time.Second, time.Minute} {
+			bubble(t, 3, true, func(t *testing.T, w *world) {
+				n := w.nodes[0]
+				for _, o := range []*node{n, w.nodes[1]} {
+					o.file(kube)
+				}
+				w.nodes[2].file(!kube)
+				n.drain(routing.DrainRequest{})
+				time.Sleep(after)
+				n.file(!kube)
+				time.Sleep(time.Minute)
+				n.held(true, false)
+				if st := n.engine.State().Drain; st.Progress.Phase != routing.DrainDone || !strings.HasPrefix(st.Lock, "lease kube-system/netclass-drain") || !strings.HasSuffix(st.Lock, "; marker 10.48.0.1/32 in BGP") {
+					t.Errorf("kube %v, after %v it is left with %+v", kube, after, st)
+				}
+				var refused *routing.Refused
+				for _, o := range w.nodes[1:] {
+					if err := o.drain(routing.DrainRequest{}).wait(t, time.Minute); !errors.As(err, &refused) || !strings.Contains(err.Error(), "k8s-1 is ") {
+						t.Errorf("%s is told %v", o.name, err)
+					}
+				}
+				n.reboot()
+				time.Sleep(time.Minute)
+				if err := n.undrain("").wait(t, time.Minute); err != nil {
+					t.Error(err)
+				}
+				n.file(false)
+				time.Sleep(time.Minute)
+				n.held(false, false)
+				n.free()
+			})
+		}
+	}
+}
+
 // TestDrainedAgainBeforeFreed: a lease that an undrain could not free is freed by the
 // next one, also when another was taken in between.
 func TestDrainedAgainBeforeFreed(t *testing.T) {

@@ -220,11 +220,7 @@ func holderOf(lease *routing.DrainLease) (uid, id string) {
 // stillOurs sees after a restart that nobody has taken the lock meanwhile. While
 // that cannot be seen it is: nobody takes it but by force.
 func (d *Drainer) stillOurs(ctx context.Context) error {
-	if d.rec.Marker {
-		d.lock = d.markerName()
-		return nil
-	}
-	d.lock = d.leaseText()
+	d.lock = d.lockText()
 	now := d.lease()
 	if now == nil {
 		return nil
@@ -234,7 +230,7 @@ func (d *Drainer) stillOurs(ctx context.Context) error {
 			return err
 		}
 	}
-	d.lock = d.leaseText()
+	d.lock = d.lockText()
 	return nil
 }
 

@@ -56,7 +56,7 @@ func (d *Drainer) tell(st *routing.DrainStatus) {
 		}
 	}
 	now := progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}
-	if now != d.said && !far && d.rec.Locked && !d.rec.Marker {
+	if now != d.said && !far && d.rec.Locked && len(d.rec.Leases) > 0 {
 		d.scribe.answer(st, nil, d.rec.Leases)
 	}
 	d.logOnce(now, st)
@@ -248,7 +248,7 @@ func (d *Drainer) stay(ctx context.Context) {
 			return
 		}
 		d.answered()
-		_ = d.joinLease(ctx) // of which keepLock tells
+		_ = d.joinLock(ctx) // of which keepLock tells
 		d.keepLock(ctx)
 		d.lookBack(ctx)
 		if d.pause(ctx, d.keepUntil()) != nil {

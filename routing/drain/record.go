@@ -15,10 +15,11 @@ import (
 )
 
 // recordFile is the record's name in the state directory, recordVersion the
-// version of its form.
+// version of its form, recordLimit what is more than it ever has, in bytes.
 const (
 	recordFile    = "drain.json"
 	recordVersion = 1
+	recordLimit   = 1 << 20
 )
 
 // record is what must outlive the process. It is on disk only while there is
@@ -76,7 +77,7 @@ func readRecord(dir string) (r record, err error) {
 	if dir == "" {
 		return r, nil
 	}
-	data, err := os.ReadFile(filepath.Join(dir, recordFile))
+	data, err := statefile.Read(filepath.Join(dir, recordFile), recordLimit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}

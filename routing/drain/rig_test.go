@@ -72,6 +72,7 @@ type node struct {
 
 	mu       sync.Mutex
 	moved    bool          // its configuration names the other lease
+	filed    bool          // it names a nodes file, and no API
 	skew     time.Duration // of its clock
 	live     *engine       // as others see it; nil: its process is dead
 	since    time.Time     // of its process
@@ -152,7 +153,10 @@ func (n *node) boot() {
 				s.Plan.Announce = append(s.Plan.Announce, routing.Origin{Announcement: routing.Announcement{To: "udm"}})
 			}
 		}
-		if n.w.lease != nil {
+		if n.byFile() {
+			cfg.Cluster = &routing.Cluster{NodesFile: "nodes.yaml"}
+		}
+		if n.w.lease != nil && !n.byFile() {
 			named := n.named("")
 			cfg.Drain.LeaseNamespace, cfg.Drain.LeaseName, _ = strings.Cut(named.String(), "/")
 			l := named.seen()
@@ -200,7 +204,12 @@ func (n *node) show(live *engine) {
 func (n *node) start() {
 	opt := drain.Options{Engine: n.engine, Counters: n.count, StateDir: n.dir, Log: slog.New(slog.NewTextHandler(n.log, nil))}
 	if n.w.lease != nil {
-		opt.Lease = func(name string) drain.Lease { return n.named(name) }
+		opt.Lease = func(name string) drain.Lease {
+			if n.byFile() {
+				return nil
+			}
+			return n.named(name)
+		}
 	}
 	n.engine.forget()
 	n.drainer = drain.New(opt)
@@ -220,6 +229,20 @@ func (n *node) named(name string) *view {
 		return &view{l, n.skew}
 	}
 	return &view{n.w.lease, n.skew}
+}
+
+// file has the configuration name a nodes file instead of the API, or the API again.
+func (n *node) file(on bool) {
+	n.mu.Lock()
+	n.filed = on
+	n.mu.Unlock()
+	n.engine.look()
+}
+
+func (n *node) byFile() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.filed
 }
 
 // move has the configuration name the other lease, or the first again.
@@ -274,9 +297,6 @@ const propagation = 50 * time.Millisecond
 
 // mark has the others hear a node's marker, or that it is withdrawn.
 func (w *world) mark(n *node, on bool) {
-	if w.lease != nil {
-		return
-	}
 	time.AfterFunc(propagation, func() {
 		for _, o := range w.nodes {
 			if live, _ := o.seen(); o != n && live != nil && live.heard(n.name, on) {

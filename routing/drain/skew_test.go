@@ -72,6 +72,47 @@ func TestAskedWhileAway(t *testing.T) {
 	})
 }
 
+// TestAnswerLost: a process that ends before it could write how a drain came out leaves
+// that to the next one.
+func TestAnswerLost(t *testing.T) {
+	bubble(t, 2, true, func(t *testing.T, w *world) {
+		a, b := w.nodes[0], w.nodes[1]
+		for _, undrain := range []bool{false, true} {
+			c := (*call)(nil)
+			if undrain {
+				b.engine.alter(func(s *routing.State) { s.Pending = []routing.Op{{Verb: routing.Add}} })
+				c = a.undrain("k8s-2")
+				time.Sleep(10 * time.Second)
+				b.engine.alter(nil)
+			} else {
+				c = a.drain(routing.DrainRequest{Node: "k8s-2"})
+			}
+			ended := func() bool {
+				phase, _, there := b.onDisk()
+				return !undrain && phase == routing.DrainDone || undrain && !there
+			}
+			w.lease.failing(func(_ int, write bool) (before, after error) {
+				if write && ended() {
+					return errAway, nil
+				}
+				return nil, nil
+			})
+			for !ended() {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Second) // nobody is owed an answer any more
+			b.end()
+			w.lease.failing(nil)
+			b.boot()
+			b.start()
+			if err := c.wait(t, 30*time.Second); err != nil {
+				t.Errorf("undrain %v: it ended with %v, after %+v", undrain, err, c.last().Progress)
+			}
+		}
+		b.free()
+	})
+}
+
 // TestAskedMeanwhile: a request that is alive is not overwritten, whatever it is dated,
 // and one that is answered is joined by those who ask for no more than it does.
 func TestAskedMeanwhile(t *testing.T) {

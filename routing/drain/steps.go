@@ -139,7 +139,7 @@ func (d *Drainer) attend(ctx context.Context) error {
 	if d.hear() {
 		return errTurned
 	}
-	if err := d.joinLease(ctx); err != nil && !d.rec.Request.Force {
+	if err := d.joinLock(ctx); err != nil && !d.rec.Request.Force {
 		return err
 	}
 	return nil

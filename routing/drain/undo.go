@@ -86,7 +86,7 @@ func (d *Drainer) restored(ctx context.Context) error {
 	told := time.Now()
 	for {
 		d.hear()
-		_ = d.joinLease(ctx) // nobody else is to begin before this is over
+		_ = d.joinLock(ctx) // nobody else is to begin before this is over
 		missing := d.missing(d.opt.Engine.State(), false)
 		if missing == "" {
 			return nil
