@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"netclass.dev/routing"
 )
@@ -26,22 +29,53 @@ func (d *daemon) nameTables(c *routing.Config) {
 func writeTableNames(dir string, tables []routing.Table) error {
 	path := filepath.Join(dir, tableNames)
 	text := tableNamesText(tables)
-	old, err := os.ReadFile(path)
+	old, err := readNames(path)
 	if err == nil && bytes.Equal(old, text) || errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("name tables: %w", err)
 	}
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, text, 0o644); err != nil {
+	if err := replaceIn(dir, tableNames, text); err != nil {
 		return fmt.Errorf("name tables: %w", err)
 	}
-	// Whatever the umask: these names are nobody's secret.
-	err = errors.Join(os.Chmod(fresh, 0o644), os.Rename(fresh, path))
+	return nil
+}
+
+// readNames reads what has been written. What is no file of the folder's has not:
+// a link is an error, and a pipe is empty.
+func readNames(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		os.Remove(fresh)
-		return fmt.Errorf("name tables: %w", err)
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 1<<20))
+}
+
+// replaceIn writes a file of a folder that all may read, whole or not at all. The
+// folder may be another user's than ours: no link in it is followed.
+func replaceIn(dir, name string, text []byte) error {
+	folder, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	fresh := name + ".new"
+	if err := folder.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := folder.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	// Whatever the umask: these names are nobody's secret.
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = folder.Rename(fresh, name)
+	}
+	if err != nil {
+		return errors.Join(err, folder.Remove(fresh))
 	}
 	return nil
 }

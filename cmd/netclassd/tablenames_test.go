@@ -44,6 +44,25 @@ func TestTableNames(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("the state directory holds %v, %v", files, err)
 	}
+	// A link in the place of what is written leads nowhere.
+	for _, planted := range []string{tableNames, tableNames + ".new"} {
+		precious := filepath.Join(t.TempDir(), "precious")
+		if err := os.WriteFile(precious, []byte("another's"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(filepath.Join(dir, planted))
+		if err := os.Symlink(precious, filepath.Join(dir, planted)); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeTableNames(dir, tables); err != nil {
+			t.Error(err)
+		}
+		text, err := os.ReadFile(precious)
+		if info, _ := os.Stat(precious); err != nil || string(text) != "another's" || info.Mode().Perm() != 0o600 {
+			t.Errorf("by a link at %s it says %q, %v, %v", planted, text, info.Mode(), err)
+		}
+		tables = tables[:2]
+	}
 	if err := writeTableNames(path, tables); err == nil {
 		t.Error("a state directory that is a file is no error")
 	}

@@ -18,8 +18,12 @@ import (
 // ledgerFile is the ledger's name in the state directory.
 const ledgerFile = "ledger.json"
 
-// ledgerVersion is the version of the file's form.
-const ledgerVersion = 1
+// ledgerVersion is the version of the file's form, ledgerLimit what is more than it
+// ever has, in bytes.
+const (
+	ledgerVersion = 1
+	ledgerLimit   = 64 << 20
+)
 
 // ledger is the ledger in force and how it stands to its file.
 type ledger struct {
@@ -52,7 +56,7 @@ func LoadLedger(dir string) (routing.Ledger, error) {
 	if dir == "" {
 		return l, nil
 	}
-	data, err := os.ReadFile(filepath.Join(dir, ledgerFile))
+	data, err := statefile.Read(filepath.Join(dir, ledgerFile), ledgerLimit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -100,17 +99,9 @@ func (c copyFile) load() (*copied, error) {
 
 // readCopy reads the file, if it is whole.
 func readCopy(path string) (*copyDocument, error) {
-	file, err := os.Open(path)
+	data, err := statefile.Read(path, copyLimit)
 	if err != nil {
 		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, copyLimit+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > copyLimit {
-		return nil, fmt.Errorf("it is longer than %d bytes", copyLimit)
 	}
 	var doc copyDocument
 	if err := json.Unmarshal(data, &doc); err != nil {
