@@ -41,6 +41,17 @@ func start(t *testing.T, config, kind string) *cluster {
 // their daemons start.
 func startWith(t *testing.T, config, kind string, before func(*cluster)) *cluster {
 	t.Helper()
+	router := birdRouter()
+	if kind != "bird" {
+		router = fmt.Sprintf(frrConfig, routerAddr(lab.Ingress, routing.IPv4),
+			lab.LinkNetwork(lab.Ingress, routing.IPv4), lab.LinkNetwork(lab.Ingress, routing.IPv6))
+	}
+	return startRouted(t, config, kind, router, before)
+}
+
+// startRouted is startWith with a configuration of the router.
+func startRouted(t *testing.T, config, kind, router string, before func(*cluster)) *cluster {
+	t.Helper()
 	need.Root(t)
 	for _, program := range []string{"nft", "ip", lab.Built("netclassd"), kind} {
 		need.Program(t, program)
@@ -62,7 +73,7 @@ func startWith(t *testing.T, config, kind string, before func(*cluster)) *cluste
 	})
 	c.near, err = l.AddClient("near", lab.Mgmt, nearNumber)
 	c.must(err)
-	c.startRouter(kind)
+	c.startRouter(kind, router)
 	if before != nil {
 		before(c)
 	}
@@ -81,19 +92,18 @@ func startWith(t *testing.T, config, kind string, before func(*cluster)) *cluste
 
 // startRouter starts the router's daemon: it takes what the nodes announce over
 // ingress0 and spreads packets over those who announce the same.
-func (c *cluster) startRouter(kind string) {
+func (c *cluster) startRouter(kind, config string) {
 	c.t.Helper()
+	var err error
 	if kind == "bird" {
-		_, err := c.Router.StartBIRD(c.birdConfig())
-		c.must(err)
-		return
+		_, err = c.Router.StartBIRD(config)
+	} else {
+		_, err = c.Router.StartFRR(config)
 	}
-	_, err := c.Router.StartFRR(fmt.Sprintf(frrConfig, routerAddr(lab.Ingress, routing.IPv4),
-		lab.LinkNetwork(lab.Ingress, routing.IPv4), lab.LinkNetwork(lab.Ingress, routing.IPv6)))
 	c.must(err)
 }
 
-func (c *cluster) birdConfig() string {
+func birdRouter() string {
 	return fmt.Sprintf(birdConfig, routerAddr(lab.Ingress, routing.IPv4), lab.LinkNetwork(lab.Ingress, routing.IPv4),
 		routerAddr(lab.Ingress, routing.IPv6), lab.LinkNetwork(lab.Ingress, routing.IPv6))
 }
@@ -112,12 +122,14 @@ protocol bgp nodes4 {
 	local %[1]s as 64513;
 	neighbor range %[2]s as 64512;
 	dynamic name "node4_";
+	error wait time 1, 4;
 	ipv4 { import all; export none; };
 }
 protocol bgp nodes6 {
 	local %[3]s as 64513;
 	neighbor range %[4]s as 64512;
 	dynamic name "node6_";
+	error wait time 1, 4;
 	ipv6 { import all; export none; };
 }
 `

@@ -15,7 +15,7 @@ import (
 // tells has the router tell of a network behind it.
 func (c *cluster) tells(network string) {
 	c.t.Helper()
-	text := strings.Replace(c.birdConfig(), "ipv4 { import all; export none; };", "ipv4 { import all; export where proto = \"behind\"; };", 1) +
+	text := strings.Replace(birdRouter(), "ipv4 { import all; export none; };", "ipv4 { import all; export where proto = \"behind\"; };", 1) +
 		fmt.Sprintf("protocol static behind { ipv4; route %s unreachable; }\n", network)
 	c.must(os.WriteFile(c.Router.File("bird.conf"), []byte(text), 0o644))
 	_, err := c.Router.Exec(context.Background(), "birdc", "-s", c.Router.File("bird.ctl"), "configure")
