@@ -78,16 +78,22 @@ func (s *Speaker) life(v *supervisor) exit {
 		case <-c.exited:
 		}
 	}()
-
 	err = c.cmd.Wait() // and for all of its stderr
 	close(c.exited)
 	c.conn.Close()
 	readers.Wait()
+	s.gone(v, c)
+	return c.exit(err)
+}
+
+// gone notes that a process has ended. When Close no longer waits for it, it may
+// have a successor.
+func (s *Speaker) gone(v *supervisor, c *child) {
 	s.mu.Lock()
 	if s.child == c {
 		s.child = nil
 	}
-	late := s.super != v && s.status.PID == c.cmd.Process.Pid // Close no longer waits for it
+	late := s.super != v && s.status.PID == c.cmd.Process.Pid
 	if late {
 		s.status.PID = 0
 	}
@@ -95,6 +101,10 @@ func (s *Speaker) life(v *supervisor) exit {
 	if late {
 		s.cfg.Notify()
 	}
+}
+
+// exit says how the process ended, which Wait has returned with err.
+func (c *child) exit(err error) exit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch.Stop()

@@ -151,8 +151,14 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := within(t, time.Second, "another process that listens", func() bool {
-		now := s.Status().PID
-		return now != 0 && now != pid && listens("127.0.0.1:18180")
+		st, open := s.Status(), listens("127.0.0.1:18180")
+		if st.PID == 0 || st.PID == pid {
+			return false
+		}
+		if st.Confirmed && !open {
+			t.Fatalf("confirmed by a process that does nothing yet: %+v", st)
+		}
+		return open
 	})
 	st := s.Status()
 	t.Logf("listening again after %s: %+v", took, st)

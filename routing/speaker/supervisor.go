@@ -98,6 +98,7 @@ func (s *Speaker) died(v *supervisor, e exit, delay time.Duration) {
 	v.waiting = delay > 0
 	s.state.lost(time.Now())
 	s.condition = nil
+	s.acked, s.ackErrs = 0, nil // the next has carried out nothing yet
 	if e.culprit != "" {
 		s.blameLocked(e.culprit, e.String(), time.Now())
 	}
