@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"netclass.dev/routing"
@@ -21,7 +22,8 @@ type caller struct {
 	news []*routing.DrainStatus // that have not been told
 	wake chan struct{}          // one slot
 	done chan struct{}
-	err  error // once it is done
+	err  error       // once it is done
+	left atomic.Bool // nobody listens any more
 }
 
 // maxNews bounds what is kept for a caller who is slow to hear it.
@@ -69,6 +71,7 @@ var ErrStopping = errors.New("netclassd is stopping; the drain goes on once it r
 
 // listen reports what a caller is told, until the end or until ctx is done.
 func (c *caller) listen(ctx context.Context, report func(routing.DrainStatus) error) error {
+	defer c.left.Store(true)
 	relay := func() error {
 		for _, st := range c.taken() {
 			if err := report(*st); err != nil {

@@ -47,6 +47,7 @@ func (d *Drainer) sayOn(message string, rates []routing.LinkRate) {
 func (d *Drainer) tell(st *routing.DrainStatus) {
 	d.toldAt = time.Now()
 	far := false
+	d.callers = slices.DeleteFunc(d.callers, func(c *caller) bool { return c.left.Load() })
 	for _, c := range d.callers {
 		if c.far {
 			far = true

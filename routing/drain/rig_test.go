@@ -231,6 +231,13 @@ func (n *node) named(name string) *view {
 	return &view{n.w.lease, n.skew}
 }
 
+// setClock has what a node writes dated by a clock that is so far off.
+func (n *node) setClock(skew time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.skew = skew
+}
+
 // file has the configuration name a nodes file instead of the API, or the API again.
 func (n *node) file(on bool) {
 	n.mu.Lock()

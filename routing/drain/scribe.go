@@ -120,7 +120,8 @@ func (s *scribe) more() bool {
 	return len(s.queue) > 0
 }
 
-// write writes a status to each of its leases.
+// write writes a status to each of its leases. What becomes of it in one that is no
+// longer configured, which there may be no right to any more, holds up nothing.
 func (s *scribe) write(ctx context.Context, st said) error {
 	l := s.lease("")
 	if l == nil {
@@ -128,8 +129,12 @@ func (s *scribe) write(ctx context.Context, st said) error {
 	}
 	err := writeStatus(ctx, l, st.DrainStatus)
 	for _, name := range st.leases {
-		if old := s.lease(name); old != nil && name != l.String() {
-			err = errors.Join(err, writeStatus(ctx, old, st.DrainStatus))
+		old := s.lease(name)
+		if old == nil || name == l.String() {
+			continue
+		}
+		if errors.Is(writeStatus(ctx, old, st.DrainStatus), routing.ErrDrainConflict) {
+			_ = writeStatus(ctx, old, st.DrainStatus)
 		}
 	}
 	return err

@@ -15,7 +15,7 @@ func TestSkewedClocks(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -2 * time.Minute, 2 * time.Minute, time.Hour} {
 		bubble(t, 2, true, func(t *testing.T, w *world) {
 			a, b := w.nodes[0], w.nodes[1]
-			a.skew = skew
+			a.setClock(skew)
 			grace, wait := 3*time.Minute, 6*time.Minute // in which there is nothing new to say
 			begin := time.Now()
 			c := a.drain(routing.DrainRequest{Node: "k8s-2", Grace: &grace, Wait: &wait})
@@ -39,7 +39,7 @@ func TestSkewedClocks(t *testing.T) {
 func TestAskedWhileAway(t *testing.T) {
 	bubble(t, 3, true, func(t *testing.T, w *world) {
 		a, b := w.nodes[0], w.nodes[1]
-		a.skew = time.Hour
+		a.setClock(time.Hour)
 		b.end()
 		c := a.drain(routing.DrainRequest{Node: "k8s-2"})
 		time.Sleep(5 * time.Second)
@@ -118,7 +118,8 @@ func TestAnswerLost(t *testing.T) {
 func TestAskedMeanwhile(t *testing.T) {
 	bubble(t, 4, true, func(t *testing.T, w *world) {
 		a, b, d := w.nodes[0], w.nodes[1], w.nodes[3]
-		a.skew, b.skew = -time.Hour, time.Hour
+		a.setClock(-time.Hour)
+		b.setClock(time.Hour)
 		w.nodes[2].end() // so that it does not answer
 		silent := a.drain(routing.DrainRequest{Node: "k8s-3"})
 		time.Sleep(5 * time.Second)
