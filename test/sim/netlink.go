@@ -2,6 +2,7 @@ package sim
 
 import (
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -105,9 +106,9 @@ func (w *world) diskFull() {
 	}
 	if w.full = !w.full; w.full {
 		w.note("the state directory cannot be written")
-		w.must(os.Mkdir(w.ledgerFile()+".new", 0o700))
+		w.must(os.MkdirAll(filepath.Join(w.ledgerFile()+".new", "full"), 0o700)) // which cannot be written over
 	} else {
 		w.note("the state directory can be written")
-		w.must(os.Remove(w.ledgerFile() + ".new"))
+		w.must(os.RemoveAll(w.ledgerFile() + ".new"))
 	}
 }
