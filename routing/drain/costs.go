@@ -29,8 +29,8 @@ func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
 		}
 	}
 	if n := toRouters(s, req); n > 0 {
-		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)))
-		said = append(said, judgeOf(s, req).unknownAnnouncers()...)
+		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)),
+			"if no other node's session with the router is up, its addresses are gone: look at the router first")
 	}
 	said = append(said, downRouters(s, links)...)
 	for i := range cfg.Tables {
