@@ -43,10 +43,16 @@ func text(a routing.PerFamily[netip.Addr]) routing.PerFamily[string] {
 	return routing.PerFamily[string]{IPv4: a.IPv4.String(), IPv6: a.IPv6.String()}
 }
 
-// balanceRules make a node deliver the services' packets to its own pod, and count
+// balanceRules make a node deliver the services' packets to one pod, and count
 // by which link it answers. ebpf stands in for a datapath that translates without
 // the kernel's connection tracking, before any route is looked up.
 const balanceRules = `
+table %[1]s ebpf
+delete table %[1]s ebpf
+table %[1]s proxy
+delete table %[1]s proxy
+table %[1]s replies
+delete table %[1]s replies
 table %[1]s ebpf {
 	chain in {
 		type filter hook prerouting priority raw - 10;
@@ -75,22 +81,30 @@ table %[1]s replies {
 }
 `
 
-// balance gives a node its datapath of services, and its pod the program behind
+// serves gives a node its datapath of services, and its pod the program behind
 // them.
-func (c *cluster) balance(n *lab.Node) {
+func (c *cluster) serves(n *lab.Node) {
+	c.t.Helper()
+	c.balance(n, n)
+	for _, port := range []int{ebpfPort, natPort} {
+		c.serve(n.Pod, port)
+	}
+}
+
+// balance has a node deliver the services' packets to the pod of a node: to each
+// node's own, or to the same on all nodes, as one that balances consistently chooses
+// the same for a connection, whichever node it comes in by.
+func (c *cluster) balance(n, to *lab.Node) {
 	c.t.Helper()
 	for _, f := range routing.Families {
 		family, icmp := "ip", "icmp"
 		if f == routing.IPv6 {
 			family, icmp = "ip6", "icmpv6"
 		}
-		pod := n.PodAddr(f)
+		pod := to.PodAddr(f)
 		rules := fmt.Sprintf(balanceRules, family, vipEBPF.Of(f), vipNAT.Of(f), pod, netip.AddrPortFrom(pod, natPort), icmp, lab.WorldAddr.Of(f))
 		_, err := n.ExecInput(c.t.Context(), strings.NewReader(rules), "nft", "-f", "-")
 		c.must(err)
-	}
-	for _, port := range []int{ebpfPort, natPort} {
-		c.serve(n.Pod, port)
 	}
 }
 

@@ -78,7 +78,7 @@ func startRouted(t *testing.T, config, kind, router string, before func(*cluster
 		before(c)
 	}
 	for _, n := range l.Nodes {
-		c.balance(n)
+		c.serves(n)
 		d, err := n.StartNetclassd(lab.NetclassdOptions{Config: config})
 		c.must(err)
 		c.daemons = append(c.daemons, d)

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -34,7 +35,8 @@ func (c *cluster) load(node int) *load {
 	c.t.Helper()
 	l := &load{c: c}
 	pod := c.Node(node).Pod
-	pods, in, out := l.kind("pod to pod"), l.kind("world to VIP"), l.kind("pod to world")
+	pods, out := l.kind("pod to pod"), l.kind("pod to world")
+	l.fromWorld()
 	for _, f := range routing.Families {
 		for n := 1; n <= len(c.Nodes); n++ {
 			if n == node {
@@ -46,14 +48,22 @@ func (c *cluster) load(node int) *load {
 			pods.stream(c, pod, netip.AddrPortFrom(other.PodAddr(f), natPort))
 			pods.stream(c, other.Pod, netip.AddrPortFrom(c.Node(node).PodAddr(f), natPort))
 		}
-		in.ping(c, c.Router.World, vipEBPF.Of(f))
-		for range worldStreams {
-			in.stream(c, c.Router.World, netip.AddrPortFrom(vipEBPF.Of(f), servicePort))
-		}
 		out.ping(c, pod, lab.WorldAddr.Of(f))
 		out.stream(c, pod, netip.AddrPortFrom(lab.WorldAddr.Of(f), natPort))
 	}
 	return l
+}
+
+// fromWorld starts the traffic that the router spreads over the nodes.
+func (l *load) fromWorld() {
+	l.c.t.Helper()
+	in := l.kind("world to VIP")
+	for _, f := range routing.Families {
+		in.ping(l.c, l.c.Router.World, vipEBPF.Of(f))
+		for range worldStreams {
+			in.stream(l.c, l.c.Router.World, netip.AddrPortFrom(vipEBPF.Of(f), servicePort))
+		}
+	}
 }
 
 func (l *load) kind(name string) *kind {
@@ -62,11 +72,17 @@ func (l *load) kind(name string) *kind {
 	return k
 }
 
+// ping begins once an answer has come: a machine that is busy with the start of
+// everything else may take longer with the first.
 func (k *kind) ping(c *cluster, from *lab.Host, to netip.Addr) {
 	c.t.Helper()
-	if r, err := from.Ping(to, 2); err != nil || r.Lost == r.Sent {
-		c.t.Fatalf("before anything happens: %s: %v %v", k.name, r, err)
-	}
+	c.within(convergence, "before anything happens, "+k.name, func() error {
+		r, err := from.Ping(to, 2)
+		if err == nil && r.Lost == r.Sent {
+			err = errors.New(r.String())
+		}
+		return err
+	})
 	p, err := from.StartPing(to, lab.PingOptions{Rate: pingRate})
 	c.must(err)
 	k.pingers = append(k.pingers, p)
@@ -74,9 +90,13 @@ func (k *kind) ping(c *cluster, from *lab.Host, to netip.Addr) {
 
 func (k *kind) stream(c *cluster, from *lab.Host, to netip.AddrPort) {
 	c.t.Helper()
-	s, err := from.DialStream(to)
-	c.must(err)
-	k.streams = append(k.streams, s)
+	c.within(convergence, "before anything happens, "+k.name, func() error {
+		s, err := from.DialStream(to)
+		if err == nil {
+			k.streams = append(k.streams, s)
+		}
+		return err
+	})
 }
 
 // result is what became of one kind of traffic.
