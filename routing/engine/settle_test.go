@@ -61,7 +61,7 @@ func TestSettleIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.converge()
 		r.speaker.hang(true)
-		wants(t, r, seedConfig(t, "advertise: {networks: [loadBalancers]}", "advertise: {networks: [nodes]}"),
+		wants(t, r, seedConfig(t, "advertise: {networks: [loadBalancers]}", "advertise: {networks: [services]}"),
 			"the speaker (pid 7) has not carried it out yet")
 		r.speaker.hang(false)
 

@@ -15,12 +15,14 @@ import (
 func (r *reader) readAdvertise(n *strictyaml.Node) (a routing.Advertise, localPreference *strictyaml.Node) {
 	m := n.Map()
 	localPreference = m.Get("localPreference")
+	networks := m.Get("networks")
 	a = routing.Advertise{
-		Networks:        r.networkList(m.Get("networks"), "an announcement"),
+		Networks:        r.networkList(networks, "an announcement"),
 		LocalPreference: uint32(localPreference.Uint(0, 1<<32-1, 0)),
 		MED:             uint32(m.Get("med").Uint(0, 1<<32-1, 0)),
 		Prepend:         uint8(m.Get("prepend").Uint(0, 16, 0)),
 	}
+	r.announced = append(r.announced, importPlace{networks, a.Networks})
 	taken := map[string]int{}
 	for _, item := range m.Get("communities").List() {
 		if c := community(item); c != "" {

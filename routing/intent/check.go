@@ -21,6 +21,7 @@ func (r *reader) check() {
 	r.checkFences()
 	r.checkGaps()
 	r.checkImports()
+	r.checkAnnounced()
 	r.checkAPI()
 	r.checkAggregates()
 	if r.config.Cluster == nil {

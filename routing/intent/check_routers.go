@@ -21,18 +21,6 @@ func (r *reader) checkImports() {
 			use.Errorf("undefined table %q%s", table, strictyaml.DidYouMean(table, names))
 		}
 	}
-	for _, i := range r.imports {
-		for _, name := range i.networks {
-			if own, p, found := r.cluster(name); found {
-				i.node.Errorf("%s overlaps %s of %s: what is the cluster's own, fenced or guarded must not be led to a router; import narrower networks", name, p, own)
-			}
-		}
-	}
-}
-
-// cluster finds a network that is the cluster's own, or fenced or guarded, and that
-// another one overlaps.
-func (r *reader) cluster(network string) (own string, p netip.Prefix, found bool) {
 	sets := slices.Clone(clusterSets)
 	for i := range r.config.Tables {
 		sets = append(sets, r.config.Tables[i].Fence...)
@@ -40,6 +28,17 @@ func (r *reader) cluster(network string) (own string, p netip.Prefix, found bool
 	if r.config.Guard != nil {
 		sets = append(sets, r.config.Guard.Networks...)
 	}
+	for _, i := range r.imports {
+		for _, name := range i.networks {
+			if own, p, found := r.overlapping(name, sets); found {
+				i.node.Errorf("%s overlaps %s of %s: what is the cluster's own, fenced or guarded must not be led to a router; import narrower networks", name, p, own)
+			}
+		}
+	}
+}
+
+// overlapping finds a network of some that another one overlaps.
+func (r *reader) overlapping(network string, sets []string) (own string, p netip.Prefix, found bool) {
 	for _, set := range sets {
 		for _, p := range r.config.Network(set) {
 			if slices.ContainsFunc(r.config.Network(network), p.Overlaps) {
@@ -48,6 +47,39 @@ func (r *reader) cluster(network string) (own string, p netip.Prefix, found bool
 		}
 	}
 	return "", netip.Prefix{}, false
+}
+
+// checkAnnounced reports networks that no router may be told of. What comes in from it
+// for an announced network and is taken by nobody on the node is stopped, lest it goes
+// back and forth: a pod's or a node's packets would be.
+func (r *reader) checkAnnounced() {
+	for _, a := range r.announced {
+		for _, name := range a.networks {
+			if own, p, found := r.overlapping(name, []string{"pods", "nodes"}); found {
+				what := name + " overlaps " + p.String() + " of " + own
+				if own == name {
+					what = name + " is the cluster's own"
+				}
+				a.node.Errorf("%s: what a router sends for an announced network goes no further than this node, which would cut the world off from it; announce networks of Services only, such as loadBalancers", what)
+				continue
+			}
+			r.checkAnnouncedGateway(a.node, name)
+		}
+	}
+}
+
+// checkAnnouncedGateway reports a network that has a router in it: it is a link's.
+func (r *reader) checkAnnouncedGateway(n *strictyaml.Node, network string) {
+	for _, p := range r.config.Network(network) {
+		for _, g := range r.gateways {
+			for _, a := range []netip.Addr{g.ref.IPv4.Addr, g.ref.IPv6.Addr} {
+				if a.IsValid() && p.Contains(a) {
+					n.Errorf("%s: %s contains the gateway %s of %s, and so is the network of %s, which the router has itself; announce networks of Services only", network, p, a, g.what, g.link)
+					return
+				}
+			}
+		}
+	}
 }
 
 // checkAPI reports what only the Kubernetes API tells of, where it is not asked.

@@ -35,6 +35,7 @@ type reader struct {
 	fromAPI    []apiUse
 	aggregates []aggregate
 	imports    []importPlace
+	announced  []importPlace
 }
 
 // apiUse is a place that needs the Kubernetes API. What is idle without it does
@@ -52,7 +53,7 @@ type aggregate struct {
 	bits   int
 }
 
-// importPlace is what is taken from a router, and where it is named.
+// importPlace is what is taken from a router or told to it, and where it is named.
 type importPlace struct {
 	node     *strictyaml.Node
 	networks []string

@@ -43,6 +43,14 @@ guard: {networks: [g]}
 				"5:143: error: lab overlaps 172.20.0.0/16 of g: what is the cluster's own, fenced or guarded must not be led to a router; import narrower networks\n" +
 				"5:173: error: world is whatever is in no network; an import needs networks by name\n" +
 				"5:188: error: undefined table \"u\"; did you mean \"t\"?\n"},
+		{"announcements of what is the cluster's own", header + `networks: {pods: [10.244.0.0/16], nodes: [10.46.0.0/24], corp: [10.0.0.0/9], lan: [172.16.0.0/12], services: [10.96.0.0/16], ok: [192.0.2.0/24]}
+bgp: {asn: 64512, upstreams: [{name: u, link: a, peerASN: 1, address: {ipv4: 172.16.0.1}, advertise: {networks: [pods, nodes, corp, lan, ok]}}]}
+`,
+			"3:113: error: pods is the cluster's own: what a router sends for an announced network goes no further than this node, which would cut the world off from it; announce networks of Services only, such as loadBalancers\n" +
+				"3:113: error: nodes is the cluster's own: what a router sends for an announced network goes no further than this node, which would cut the world off from it; announce networks of Services only, such as loadBalancers\n" +
+				"3:113: error: corp overlaps 10.46.0.0/24 of nodes: what a router sends for an announced network goes no further than this node, which would cut the world off from it; announce networks of Services only, such as loadBalancers\n" +
+				"3:113: error: lan: 172.16.0.0/12 contains the gateway 172.16.0.1 of upstream u, and so is the network of a, which the router has itself; announce networks of Services only\n"},
+		{"an announcement of Services", header + "networks: {services: [10.96.0.0/16], loadBalancers: [10.47.64.0/24]}\n" + router("advertise: {networks: [services, loadBalancers]}"), ""},
 		{"an import", header + "networks: {corp: [172.16.0.0/12]}\ntables: [{name: t, id: 9}]\n" + router("import: [{networks: [corp], table: t}]"), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (m *maker) advertise(b *routing.BGP, u *routing.Upstream, f routing.Family,
 	to.NextHop = local
 	unstopped := ""
 	for _, p := range a.prefixes {
-		stop := stopRule(u.Link, m.cover(u, p))
+		stop := stopRule(u.Link, m.cover(a, p))
 		if unstopped == "" {
 			if unstopped = m.addRule(stop); unstopped != "" {
 				m.condition(object, "NotAdvertised", "%s is not advertised%s: the rule %q is not in: %s", p, others(len(a.prefixes)), stop, unstopped)
@@ -156,17 +156,16 @@ func stopRule(link string, to netip.Prefix) routing.Rule {
 // else itself. Every packet that comes this far is held against every rule, so
 // that a thousand Services must not be a thousand rules. Neighbours are not
 // joined: a Service more would change the rule that its neighbour waits for.
-func (m *maker) cover(u *routing.Upstream, p netip.Prefix) netip.Prefix {
-	widest, named := p, false
-	for _, name := range u.Advertise.Networks {
-		networks := m.cfg.Network(name)
-		widest = wider(widest, networks)
-		named = named || slices.Contains(networks, p)
-	}
-	if named || widest != p {
+func (m *maker) cover(a *offer, p netip.Prefix) netip.Prefix {
+	widest := wider(p, a.networks)
+	if slices.Contains(a.networks, p) || widest != p {
 		return widest
 	}
-	return wider(p, m.cfg.Network("loadBalancers"))
+	pool := wider(p, m.cfg.Network("loadBalancers"))
+	if pool != p && m.unannounced(pool) != "" {
+		return p
+	}
+	return pool
 }
 
 // wider returns the widest of a prefix and the networks that it lies in.

@@ -140,6 +140,27 @@ func TestServices(t *testing.T) {
 			says: []string{"peer/udm/ipv4 LocalInAggregate: 10.47.64.0/24 is advertised, and so brings packets here that are lost, as externalTrafficPolicy is Local and no ready endpoint is here: 192.0.2.8 (web/b), 10.47.64.9 (web/c)"},
 		},
 		{
+			name: "a network that is named and the cluster's own, or a link's, is neither announced nor stopped",
+			w:    served(service("a", "10.47.64.5")),
+			bend: func(w *world) {
+				w.only(routing.IPv4)
+				w.Config.Networks = append(w.Config.Networks,
+					routing.Network{Name: "some", Prefixes: prefixes("10.244.1.0/25", "10.46.0.0/16", "10.47.0.0/24", "10.48.0.128/25", "10.47.0.128/25")})
+				w.advertise().Networks = []string{"pods", "some"}
+			},
+			want: `
+				10.47.0.128/25 once [32761: from all to 10.47.0.128/25 iif ingress0 unreachable]
+				10.47.64.5/32 once [32761: from all to 10.47.64.0/24 iif ingress0 unreachable]
+				32761: from all to 10.47.0.128/25 iif ingress0 unreachable
+				32761: from all to 10.47.64.0/24 iif ingress0 unreachable`,
+			says: []string{
+				"NotAdvertised: 10.244.0.0/16 is not advertised: it overlaps 10.244.0.0/16 of pods, which no router may lead to",
+				"10.244.1.0/25 is not advertised", "10.46.0.0/16 is not advertised: it overlaps 10.46.0.0/24 of nodes",
+				"10.47.0.0/24 is not advertised: it overlaps 10.47.0.0/24, a network of ingress0",
+				"10.48.0.128/25 is not advertised: it overlaps 10.48.0.0/24, a network of pod0",
+			},
+		},
+		{
 			name: "from a nodes file there are none",
 			w:    served(service("a", "192.0.2.7")),
 			bend: func(w *world) {

@@ -326,8 +326,10 @@ func TestFaults(t *testing.T) {
 				- unreachable 10.244.0.0/16 metric 4294967295
 				+ unreachable 10.0.0.0/8 table 47 metric 4000
 				- unreachable 10.244.0.0/16 table 47 metric 4000
-				- 1001: from 10.244.0.0/16 lookup 47`,
+				- 1001: from 10.244.0.0/16 lookup 47
+				- 32761: from all to 10.47.64.0/24 iif ingress0 unreachable`,
 			says: []string{
+				"peer/udm/ipv4 NotAdvertised: 10.47.64.0/24 is not advertised: it overlaps 10.0.0.0/8 of pods, which no router may lead to",
 				"table/pods FromContainsNodeAddress: the rule from 10.0.0.0/8 is not installed: it contains this node's own address 10.48.0.1",
 				"guard/10.0.0.0/8 GuardTooWide", "FenceTooWide",
 			},

@@ -35,6 +35,29 @@ func (m *maker) inside(p netip.Prefix) string {
 	return ""
 }
 
+// unannounced names what a configured network overlaps, so that no router is told of
+// it: pods, nodes, the networks of class links without a gateway, the whole network of
+// any class link, and the pods of this node. What comes in for an announced prefix and
+// is taken by nobody here is stopped, which would cut these off. Other nodes' CIDRs do
+// not count: one that is mistaken must not take the Services from every node.
+func (m *maker) unannounced(p netip.Prefix) string {
+	for _, name := range clusterSets[:2] {
+		if what := m.overlapped(name, p); what != "" {
+			return what
+		}
+	}
+	for i := range m.cfg.Classes {
+		link := m.cfg.Classes[i].Link
+		if q, ok := overlaps(m.networks[link], p); ok && (p.Bits() <= q.Bits() || m.gatewayless(link)) {
+			return q.String() + ", a network of " + link
+		}
+	}
+	if q, ok := overlaps(m.ownCIDRs(routing.FamilyOf(p.Addr())), p); ok {
+		return q.String() + ", pods of this node"
+	}
+	return ""
+}
+
 // reserved names what a prefix overlaps of that which no router is asked about:
 // whatever is fenced or guarded, and each network that a link is connected to; ""
 // when nothing.

@@ -11,6 +11,7 @@ import (
 // offer is what an upstream is to be told in one family.
 type offer struct {
 	prefixes []netip.Prefix // each once
+	networks []netip.Prefix // of them those that the configuration names
 	seen     map[netip.Prefix]bool
 	lacks    []lack
 	absent   []absentee
@@ -64,9 +65,14 @@ func (m *maker) gather(u *routing.Upstream, f routing.Family) *offer {
 	o := &offer{seen: make(map[netip.Prefix]bool)}
 	for _, name := range u.Advertise.Networks {
 		for _, p := range familyNetworks(m.cfg.Network(name), f) {
+			if what := m.unannounced(p); what != "" {
+				o.lack("NotAdvertised", "%s is not advertised: it overlaps %s, which no router may lead to", p, what)
+				continue
+			}
 			o.add(p)
 		}
 	}
+	o.networks = slices.Clone(o.prefixes)
 	s := u.Advertise.Services
 	switch {
 	case s == nil:
@@ -80,7 +86,9 @@ func (m *maker) gather(u *routing.Upstream, f routing.Family) *offer {
 		// Who has not been read is not known to be gone.
 		stays := make([]netip.Prefix, 0, len(m.told(u.Name, f)))
 		for p := range m.told(u.Name, f) {
-			stays = append(stays, p)
+			if m.unannounced(p) == "" {
+				stays = append(stays, p)
+			}
 		}
 		slices.SortFunc(stays, netip.Prefix.Compare)
 		for _, p := range stays {
