@@ -41,14 +41,14 @@ type arrivals map[nextHop]*arrival
 
 // await returns the ops without those that have to wait for a next hop.
 func (e *Engine) await(ctx context.Context, now time.Time, cfg *routing.Config, ops []routing.Op) []routing.Op {
-	stand := e.fallbacksOf(cfg, ops)
-	if len(stand) == 0 {
+	if !slices.ContainsFunc(ops, func(op routing.Op) bool { return onNodesWord(cfg, op) }) {
 		e.arrivals.end()
 		return ops
 	}
+	fallback := standIns(ops, e.kernel)
 	kept, still := make([]routing.Op, 0, len(ops)), make(arrivals)
 	for _, op := range ops {
-		if !onNodesWord(cfg, op) || !stand[fallbackKey(op)] {
+		if !onNodesWord(cfg, op) || !fallback[standIn(op)] {
 			kept = append(kept, op)
 			continue
 		}
@@ -76,34 +76,6 @@ func onNodesWord(cfg *routing.Config, op routing.Op) bool {
 		slices.ContainsFunc(cfg.Tables, func(t routing.Table) bool {
 			return t.ID == op.Route.Table && t.Routes.Peers != nil && t.Routes.Peers.Learn == routing.LearnNodes
 		})
-}
-
-func fallbackKey(op routing.Op) routing.RouteKey {
-	key := op.Route.Key()
-	key.Metric = routing.MetricFallback
-	return key
-}
-
-// fallbacksOf returns which fallbacks the kernel has of class paths that are to be
-// put in and that no session tells of.
-func (e *Engine) fallbacksOf(cfg *routing.Config, ops []routing.Op) map[routing.RouteKey]bool {
-	asked := make(map[routing.RouteKey]bool)
-	for _, op := range ops {
-		if onNodesWord(cfg, op) {
-			asked[fallbackKey(op)] = false
-		}
-	}
-	if len(asked) == 0 {
-		return nil
-	}
-	for i := range e.kernel.Routes {
-		if r := &e.kernel.Routes[i]; r.Metric == routing.MetricFallback {
-			if _, is := asked[r.Key()]; is {
-				asked[r.Key()] = true
-			}
-		}
-	}
-	return asked
 }
 
 // askUntilAnswered has a next hop asked in the background until it answers, and a

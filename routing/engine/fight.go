@@ -54,22 +54,23 @@ type fights map[object]*fight
 // notice takes in what ops say was undone: what they put in, and the picture
 // before the newest dump had. It reports whether a fight has begun.
 func (fs fights) notice(now time.Time, ops []routing.Op, before *routing.Kernel, by string) (begun bool) {
-	had := make(map[object]bool)
+	asked := make(map[object]routing.Route) // what the ops put in
 	for _, op := range ops {
 		if op.Verb != routing.Delete {
-			had[objectOf(op)] = false
+			asked[objectOf(op)] = op.Route
 		}
 	}
+	had := make(map[object]bool)
 	for _, r := range before.Rules {
-		if _, asked := had[object{rule: r}]; asked {
-			had[object{rule: r}] = true
+		o := object{rule: r}
+		if _, is := asked[o]; is {
+			had[o] = true
 		}
 	}
 	for i := range before.Routes {
-		if o := (object{route: before.Routes[i].Key()}); !had[o] {
-			if _, asked := had[o]; asked {
-				had[o] = slices.ContainsFunc(ops, func(op routing.Op) bool { return op.Route == before.Routes[i].Wanted() })
-			}
+		o := object{route: before.Routes[i].Key()}
+		if want, is := asked[o]; is && want == before.Routes[i].Wanted() {
+			had[o] = true
 		}
 	}
 	for _, op := range ops {
@@ -119,13 +120,14 @@ func (fs fights) limit(now time.Time, ops []routing.Op, p *routing.Plan, k *rout
 		return ops
 	}
 	kept := make([]routing.Op, 0, len(ops))
+	instead := standIns(ops, k)
 	for _, op := range ops {
 		f := fs[objectOf(op)]
 		if f == nil || op.Verb == routing.Delete {
 			kept = append(kept, op)
 			continue
 		}
-		if f.on(now) && now.Sub(f.healed) < fightPause && mayWait(op, p, k) {
+		if f.on(now) && now.Sub(f.healed) < fightPause && mayWait(op, p, k, instead) {
 			continue
 		}
 		f.healed = now
@@ -134,9 +136,37 @@ func (fs fights) limit(now time.Time, ops []routing.Op, p *routing.Plan, k *rout
 	return kept
 }
 
+// standIn is the route that packets follow while a path or a default is missing.
+func standIn(op routing.Op) routing.RouteKey {
+	key := op.Route.Key()
+	key.Metric = routing.MetricFallback
+	if op.Stage == routing.StageDefault {
+		key.Metric = routing.MetricHold
+	}
+	return key
+}
+
+// standIns returns which of the ops' stand-ins the kernel has.
+func standIns(ops []routing.Op, k *routing.Kernel) map[routing.RouteKey]bool {
+	asked := make(map[routing.RouteKey]bool)
+	for _, op := range ops {
+		if !op.IsRule() && (op.Stage == routing.StageDefault || op.Stage == routing.StagePeers) {
+			asked[standIn(op)] = false
+		}
+	}
+	for i := 0; i < len(k.Routes) && len(asked) > 0; i++ {
+		if r := &k.Routes[i]; r.Metric == routing.MetricFallback || r.Metric == routing.MetricHold {
+			if _, is := asked[r.Key()]; is {
+				asked[r.Key()] = true
+			}
+		}
+	}
+	return asked
+}
+
 // mayWait reports whether packets go another way within the cluster, or as
-// without us, while an object is missing.
-func mayWait(op routing.Op, p *routing.Plan, k *routing.Kernel) bool {
+// without us, while an object is missing. It is told which stand-ins there are.
+func mayWait(op routing.Op, p *routing.Plan, k *routing.Kernel, instead map[routing.RouteKey]bool) bool {
 	if op.Verb != routing.Add {
 		return false // what stands in its place may lead anywhere
 	}
@@ -148,13 +178,7 @@ func mayWait(op routing.Op, p *routing.Plan, k *routing.Kernel) bool {
 					meet(r.From, op.Rule.From) && meet(r.To, op.Rule.To)
 			})
 	}
-	instead := routing.MetricFallback
-	if op.Stage == routing.StageDefault {
-		instead = routing.MetricHold
-	}
-	stands := slices.ContainsFunc(k.Routes, func(r routing.Route) bool {
-		return r.Table == op.Route.Table && r.Dst == op.Route.Dst && r.Metric == instead
-	})
+	stands := instead[standIn(op)]
 	switch op.Stage {
 	case routing.StageDefault: // then the next rule decides
 		return !stands && op.Route.Metric == routing.MetricPath
