@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"netclass.dev/routing"
@@ -18,11 +17,26 @@ const (
 
 // questions is the kernel as read for people.
 type questions struct {
-	mu       sync.Mutex
+	turn     turn
 	kernel   *routing.Kernel
 	at       time.Time // when it was read
 	sequence uint64    // of the state then
 }
+
+// turn is a lock with one place for which nobody waits longer than for the answer
+// itself: the kernel may not give any for a while.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) give() { <-t }
 
 // errNothing is the answer to questions about nothing.
 var errNothing = errors.New("there is no configuration to hold the kernel against")
@@ -133,8 +147,10 @@ func (e *Engine) fresh(ctx context.Context) (*routing.State, *routing.Kernel, ti
 		return nil, nil, time.Time{}, errNothing
 	}
 	q := &e.verifier.questions
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	if err := q.turn.take(ctx); err != nil {
+		return nil, nil, time.Time{}, err
+	}
+	defer q.turn.give()
 	age := time.Since(q.at)
 	if st := e.State(); q.kernel == nil || age >= freshFor || q.sequence != st.Sequence {
 		if q.kernel != nil && age < dumpGap && !pause(ctx, dumpGap-age) {
@@ -157,8 +173,8 @@ func (e *Engine) fresh(ctx context.Context) (*routing.State, *routing.Kernel, ti
 
 // forget frees a picture that nobody has asked for lately.
 func (q *questions) forget() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.turn <- struct{}{}
+	defer q.turn.give()
 	if time.Since(q.at) >= freshFor {
 		q.kernel = nil
 	}

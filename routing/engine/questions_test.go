@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +100,32 @@ func TestVerifyWithoutPass(t *testing.T) {
 		r.wait(5 * time.Second)
 		if r.condition("router", "Misrouted") == nil {
 			t.Error("the engine has not looked again")
+		}
+	})
+}
+
+// TestVerifyOfAKernelThatHangs: nobody waits longer than he said, also not for others
+// who wait.
+func TestVerifyOfAKernelThatHangs(t *testing.T) {
+	verified(t, func(t *testing.T, r *rig, o *oracle) {
+		hung := make(chan struct{})
+		o.set(func(o *oracle) { o.hang = hung })
+		var asking sync.WaitGroup
+		for range 5 {
+			asking.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				_, err := r.engine.Verify(ctx, true)
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 1100*time.Millisecond {
+					t.Errorf("after %v: %v", took, err)
+				}
+			})
+		}
+		asking.Wait()
+		close(hung)
+		if found, err := r.engine.Verify(t.Context(), true); err != nil || !found.Router.Proven {
+			t.Errorf("afterwards: %v", err)
 		}
 	})
 }

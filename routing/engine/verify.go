@@ -42,7 +42,7 @@ type verifier struct {
 	changedMu sync.Mutex
 	changed   map[netip.Prefix]bool // destinations of routes that passes changed
 
-	mu       sync.Mutex // of one round
+	turn     turn // of one round
 	cursor   int
 	troubled []routing.Flow
 
@@ -80,6 +80,7 @@ func (v *verifier) learn(found *routing.Verification, asOf time.Time) bool {
 
 func (v *verifier) init(o Oracle) {
 	v.oracle, v.wake, v.changed = o, make(chan struct{}, 1), map[netip.Prefix]bool{}
+	v.turn, v.questions.turn = make(turn, 1), make(turn, 1)
 }
 
 // passed tells of a pass.
@@ -203,8 +204,10 @@ func (e *Engine) viewOf(st *routing.State, k *routing.Kernel) *promise.View {
 // round looks at the flows whose turn it is; budget 0: at all.
 func (e *Engine) round(ctx context.Context, view *promise.View, budget int) (*routing.Verification, error) {
 	v := &e.verifier
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	if err := v.turn.take(ctx); err != nil {
+		return nil, err
+	}
+	defer v.turn.give()
 	start := time.Now()
 	v.changedMu.Lock()
 	changed := v.changed

@@ -20,10 +20,21 @@ type oracle struct {
 	kernel *fakeKernel
 	mu     sync.Mutex
 	lie    func([]routing.Flow, []routing.Answer) error
-	asked  int // flows
+	hang   chan struct{} // until it is closed nothing is answered
+	asked  int           // flows
 }
 
-func (o *oracle) Lookup(_ context.Context, flows []routing.Flow) ([]routing.Answer, error) {
+func (o *oracle) Lookup(ctx context.Context, flows []routing.Flow) ([]routing.Answer, error) {
+	o.mu.Lock()
+	hang := o.hang
+	o.mu.Unlock()
+	if hang != nil {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	f := fib.New(o.kernel.Picture())
 	answers := make([]routing.Answer, len(flows))
 	for i, flow := range flows {
@@ -44,9 +55,13 @@ func (o *oracle) Lookup(_ context.Context, flows []routing.Flow) ([]routing.Answ
 
 // lies makes the oracle lie, or tell the truth again.
 func (o *oracle) lies(f func([]routing.Flow, []routing.Answer) error) {
+	o.set(func(o *oracle) { o.lie = f })
+}
+
+func (o *oracle) set(f func(*oracle)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.lie = f
+	f(o)
 }
 
 // verified runs a test on a converged rig with an oracle and a CNI.
