@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,6 +122,31 @@ func TestSpeakerErrors(t *testing.T) {
 		r.wait(100 * time.Millisecond)
 		if c := r.condition("speaker", "NotRunning"); c == nil || c.Message != "signal: killed" || r.condition("speaker", "CannotDo") != nil {
 			t.Errorf("conditions %v", r.state().Conditions)
+		}
+		r.speaker.mu.Lock()
+		r.speaker.status.Wanted, r.speaker.status.PID = false, 7
+		r.speaker.mu.Unlock()
+		r.engine.Look()
+		r.wait(100 * time.Millisecond)
+		if c := r.condition("speaker", "NotEnded"); c == nil || !strings.Contains(c.Message, "pid 7") || r.condition("speaker", "NotRunning") != nil {
+			t.Errorf("conditions %v", r.state().Conditions)
+		}
+	})
+}
+
+// TestAnnouncedIsShown: the state has what the speaker was told to originate, and no
+// longer what has been taken back.
+func TestAnnouncedIsShown(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.converge()
+		shown := func(prefix string) bool { return announces(&routing.Speak{Announce: r.state().Announced}, prefix) }
+		if !shown("10.244.1.0/24") || !shown("10.47.64.0/24") {
+			t.Errorf("announced: %v", r.state().Announced)
+		}
+		r.kernel.DeleteLink("cilium_host")
+		r.wait(1500 * time.Millisecond)
+		if shown("10.244.1.0/24") || shown("10.47.64.0/24") {
+			t.Errorf("without cilium_host: %v", r.state().Announced)
 		}
 	})
 }

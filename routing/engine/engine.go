@@ -239,7 +239,10 @@ func (e *Engine) watch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		why := err.Error()
+		why := "the watch has ended"
+		if err != nil {
+			why = err.Error()
+		}
 		if e.deaf.Swap(&why) == nil {
 			e.LookAndDump()
 		}

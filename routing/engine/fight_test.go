@@ -204,14 +204,21 @@ func TestUnfencedDefaultGoes(t *testing.T) {
 // TestDeaf: while the kernel tells of nothing, it is read every other second,
 // and that is said.
 func TestDeaf(t *testing.T) {
+	for text, err := range map[string]error{"too many open files": errors.New("too many open files"), "the watch has ended": nil} {
+		deaf(t, text, err)
+	}
+}
+
+// deaf is a kernel whose watch ends with an error, or without.
+func deaf(t *testing.T, text string, err error) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.kernel.set(func(k *fakeKernel) {
-			k.watching = func(context.Context) error { return errors.New("too many open files") }
+			k.watching = func(context.Context) error { return err }
 		})
 		r.start(seedConfig(t))
 		r.establish("k8s-2", "k8s-3")
 		r.wait(time.Second)
-		if c := r.condition("kernel", "NotWatched"); c == nil || !strings.Contains(c.Message, "too many open files") {
+		if c := r.condition("kernel", "NotWatched"); c == nil || !strings.Contains(c.Message, text) {
 			t.Fatalf("conditions %v", r.state().Conditions)
 		}
 		dumps, _ := r.kernel.count()

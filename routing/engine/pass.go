@@ -43,31 +43,21 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		e.republish(conf, err)
 		return e.backoff()
 	}
-
-	in := e.inputs(ctx, conf)
-	p := plan.Make(in)
+	p := plan.Make(e.inputs(ctx, conf))
 	e.remember(p)
-
-	e.fights.forget(start)
-	e.fights.withhold(start, p)
-	missing := plan.Diff(p, e.kernel)
-	if before != nil && e.stats.Dumps > dumps {
-		e.noticeFights(start, missing, before)
+	dumped := e.stats.Dumps > dumps
+	if !dumped {
+		before = nil
 	}
-	ops := e.await(ctx, start, cfg, e.fights.limit(start, missing, p, e.kernel))
-	e.withdraw(ctx, p, ops)
-	failed := e.apply(ctx, ops)
-	if ctx.Err() != nil {
+	missing, ops := e.changes(ctx, cfg, p, before)
+	failed, ok := e.carryOut(ctx, cfg, p, ops)
+	if !ok {
 		return 0
-	}
-	if e.firstOrderWaits(cfg) <= 0 {
-		e.announce(ctx, p)
 	}
 	pending := missing
 	if len(ops) > 0 {
 		pending = plan.Diff(p, e.kernel)
 	}
-
 	if e.sessions.want(p.Speak, time.Now()) {
 		e.Look()
 	}
@@ -81,8 +71,36 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		e.stats.Error = ""
 	}
 	e.publish(conf, p, pending)
-	e.verifier.passed(ops, e.stats.Dumps != dumps)
+	e.verifier.passed(ops, dumped)
 	return e.retry(cfg)
+}
+
+// changes returns what the kernel lacks of a plan, and of that what is to be done
+// now. With before, the picture until now, it takes in what others have undone.
+func (e *Engine) changes(ctx context.Context, cfg *routing.Config, p *routing.Plan, before *routing.Kernel) (missing, ops []routing.Op) {
+	now := e.stats.At
+	e.fights.forget(now)
+	e.fights.withhold(now, p)
+	missing = plan.Diff(p, e.kernel)
+	if before != nil {
+		e.noticeFights(now, missing, before)
+	}
+	return missing, e.await(ctx, now, cfg, e.fights.limit(now, missing, p, e.kernel))
+}
+
+// carryOut has speaker and kernel do it: what is no longer to be announced is
+// withdrawn before any route that it leads to goes, and what is new is announced once
+// its route is in. It reports false when it was cut short.
+func (e *Engine) carryOut(ctx context.Context, cfg *routing.Config, p *routing.Plan, ops []routing.Op) (failed, ok bool) {
+	e.withdraw(ctx, p, ops)
+	failed = e.apply(ctx, ops)
+	if ctx.Err() != nil {
+		return failed, false
+	}
+	if e.firstOrderWaits(cfg) <= 0 {
+		e.announce(ctx, p)
+	}
+	return failed, true
 }
 
 // retry says when to look again unasked: soon after a failure, when something

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -95,13 +96,20 @@ func (e *Engine) newState(conf *configuration) *routing.State {
 	if speaker.Wanted && speaker.PID == 0 {
 		e.conditions.add("speaker", "NotRunning", cmp.Or(speaker.LastExit, "it is being started"))
 	}
+	if !speaker.Wanted && speaker.PID != 0 {
+		e.conditions.add("speaker", "NotEnded", fmt.Sprintf("it has been told to end and is still there (pid %d)", speaker.PID))
+	}
 	for _, text := range speaker.Errors {
 		e.conditions.add("speaker", "CannotDo", text)
 	}
-	return &routing.State{
+	s := &routing.State{
 		Version: e.opt.Version, Node: e.nodeName(conf), Now: time.Now(), Started: e.started,
 		Config: conf.status, Speaker: speaker, Drain: e.draining.status,
 	}
+	if e.speaking != nil {
+		s.Announced = e.speaking.Announce
+	}
+	return s
 }
 
 func (e *Engine) nodeName(conf *configuration) string {
