@@ -110,6 +110,9 @@ type Path struct {
 	Prefix      netip.Prefix
 	NextHop     netip.Addr
 	NoAdvertise bool // it carries NO_ADVERTISE (RFC 1997)
+	// Notes are what its node says of itself, see NoteRouters: "0 2271560481". Empty:
+	// nothing.
+	Notes string
 }
 
 // Session is what the speaker says of one session.
@@ -135,7 +138,7 @@ type Session struct {
 }
 
 // Peering is what the planner may build on for one session: the paths that
-// count now, live or held.
+// count now, live or held. Of a router that nothing may come from there are none.
 type Peering struct {
 	Key   SessionKey
 	Paths []Path

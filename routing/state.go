@@ -88,6 +88,8 @@ type State struct {
 	Conditions []Condition
 	// Drain is how the drain of this node stands; nil: there is none.
 	Drain *DrainStatus
+	// Announced is what the speaker was last told to originate.
+	Announced []Announcement
 	// Verified is the newest look at the promises; nil: none yet.
 	Verified *Verification
 }

@@ -71,6 +71,8 @@ func (v *view) peer(p *routing.PeerStatus, full bool) *pb.Peer {
 	if n.Upstream {
 		m.Role = pb.PeerRole_PEER_ROLE_UPSTREAM
 	}
+	said := v.announced(p)
+	m.Announced = uint32(len(said))
 	if p.Held {
 		m.HeldTill = stamp(p.HeldTill)
 	}
@@ -79,6 +81,9 @@ func (v *view) peer(p *routing.PeerStatus, full bool) *pb.Peer {
 	}
 	for _, path := range p.Accepted[:min(len(p.Accepted), maxPaths)] {
 		m.AcceptedPaths = append(m.AcceptedPaths, pathMessage(path))
+	}
+	for _, a := range said[:min(len(said), maxPaths)] {
+		m.Announcements = append(m.Announcements, announcement(a))
 	}
 	for _, r := range p.Refused[:min(len(p.Refused), maxPaths)] {
 		m.Refusals = append(m.Refusals, &pb.Refusal{Path: pathMessage(r.Path), Reason: clip(r.Reason, maxText)})
@@ -94,6 +99,53 @@ func refused(p *routing.PeerStatus) uint32 {
 		return max(p.RefusedCount, s.Received-min(s.Received, uint32(len(p.Accepted))+p.Aside))
 	}
 	return p.RefusedCount
+}
+
+// announced returns what this node says to a peer, in the order of prefixes. To one
+// whose session is down it says nothing.
+func (v *view) announced(p *routing.PeerStatus) []*routing.Announcement {
+	if p.Session.State != routing.Established {
+		return nil
+	}
+	return v.announcements()[heard{p.Neighbor.Key.Family, upstreamName(&p.Neighbor)}]
+}
+
+// heard is who hears an announcement: every peer of the mesh in a family, or one
+// upstream.
+type heard struct {
+	family   routing.Family
+	upstream string // empty: the mesh
+}
+
+func upstreamName(n *routing.Neighbor) string {
+	if n.Upstream {
+		return n.Key.Peer
+	}
+	return ""
+}
+
+// announcementsByHearer sorts what the speaker has been told, once for all peers.
+func (v *view) announcementsByHearer() map[heard][]*routing.Announcement {
+	by := make(map[heard][]*routing.Announcement)
+	for i := range v.Announced {
+		a := &v.Announced[i]
+		to := heard{routing.FamilyOf(a.Prefix.Addr()), a.To}
+		by[to] = append(by[to], a)
+	}
+	for _, list := range by {
+		slices.SortFunc(list, func(a, b *routing.Announcement) int { return a.Prefix.Compare(b.Prefix) })
+	}
+	return by
+}
+
+func announcement(a *routing.Announcement) *pb.Announcement {
+	m := &pb.Announcement{
+		Prefix: prefix(a.Prefix), NextHop: addr(a.NextHop), LocalPreference: a.LocalPreference, Med: a.MED, Prepend: uint32(a.Prepend),
+	}
+	for _, c := range a.Communities {
+		m.Communities = append(m.Communities, text(c))
+	}
+	return m
 }
 
 func pathMessage(p routing.Path) *pb.Path {

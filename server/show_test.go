@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
@@ -242,5 +244,35 @@ func TestAsideIsNotRefused(t *testing.T) {
 	}
 	if !seen {
 		t.Error("the peer is not listed")
+	}
+}
+
+// TestAnnounced: each peer is shown what it is told, and one whose session is down
+// that it is told nothing.
+func TestAnnounced(t *testing.T) {
+	a := api(t, servertest.Start(t, servertest.NewSource(servertest.Faulty())))
+	list, err := a.ListPeers(t.Context(), &pb.ListPeersRequest{View: pb.PeerView_PEER_VIEW_FULL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range list.GetPeers() {
+		line := fmt.Sprintf("%s %d %d", p.GetName(), p.GetFamily(), p.GetAnnounced())
+		for _, n := range p.GetAnnouncements() {
+			line += fmt.Sprintf(" %s via %s MED %d %v", n.GetPrefix(), n.GetNextHop(), n.GetMed(), n.GetCommunities())
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"k8s-2 4 1 10.244.1.0/24 via 10.48.0.1 MED 0 []", "k8s-2 6 1 fd00:10:244:1::/64 via fd00:48::1 MED 0 []",
+		"k8s-3 4 0", "k8s-3 6 0",
+		"udm 4 1 10.47.64.0/24 via 10.47.0.1 MED 10 [64512:100]", "udm 6 0",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	list, err = a.ListPeers(t.Context(), &pb.ListPeersRequest{})
+	if err != nil || list.GetPeers()[0].GetAnnounced() != 1 || list.GetPeers()[0].GetAnnouncements() != nil {
+		t.Errorf("basic view: %v, %v", list.GetPeers()[0], err)
 	}
 }

@@ -26,6 +26,8 @@ type view struct {
 	rows    func() map[routing.TableID][]routeRow
 	rules   func() []ruleRow
 	objects func() *objects
+	// announcements are what is announced, by who hears it.
+	announcements func() map[heard][]*routing.Announcement
 }
 
 func newView(st *routing.State) *view {
@@ -43,6 +45,7 @@ func newView(st *routing.State) *view {
 	v.rows = sync.OnceValue(v.routeRows)
 	v.rules = sync.OnceValue(v.ruleRows)
 	v.objects = sync.OnceValue(v.watchObjects)
+	v.announcements = sync.OnceValue(v.announcementsByHearer)
 	return v
 }
 

@@ -61,9 +61,9 @@ func (a *app) peerTable(list []*pb.Peer) {
 			uptime = a.since(p.GetSince())
 		}
 		rows = append(rows, row(p.GetName(), family(p.GetFamily()), p.GetRemoteAddress(), session(p), uptime,
-			p.GetReceived(), p.GetAccepted(), refused(p), hold, p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), why(p)))
+			p.GetReceived(), p.GetAccepted(), refused(p), p.GetAnnounced(), hold, p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), why(p)))
 	}
-	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> +HELD> +LINK +LOCAL +ASN> +ROLE +REASON"), rows)
+	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> ANNOUNCED> +HELD> +LINK +LOCAL +ASN> +ROLE +REASON"), rows)
 	note := ""
 	if held > 0 {
 		note = fmt.Sprintf(", %d held", held)
@@ -108,9 +108,9 @@ func (a *app) peerDetail(p *pb.Peer) {
 	}
 	limit := "none may come"
 	if p.GetMaxPrefixes() > 0 {
-		limit = "at most " + count(p.GetMaxPrefixes(), "prefix")
+		limit = fmt.Sprintf("at most %d", p.GetMaxPrefixes())
 	}
-	prefixes := cell{text: fmt.Sprintf("%d received, %d accepted, %d refused; %s", p.GetReceived(), p.GetAccepted(), p.GetRefused(), limit)}
+	prefixes := cell{text: fmt.Sprintf("%d received, %d accepted, %d refused; %s; %d announced", p.GetReceived(), p.GetAccepted(), p.GetRefused(), limit, p.GetAnnounced())}
 	endOfRIB := "not received"
 	if p.GetEndOfRib() {
 		endOfRIB = "received"
@@ -131,18 +131,45 @@ func (a *app) peerDetail(p *pb.Peer) {
 		{"Dialled by", cell{text: map[bool]string{true: "the peer", false: "us"}[p.GetPassive()]}},
 		{"Last error", cell{text: downError(p)}},
 	})
-	if len(p.GetAcceptedPaths()) > 0 {
-		a.say("  Accepted\n")
+	a.peerPrefixes("Announced", p.GetAnnounced(), texts(p.GetAnnouncements(), announcementText))
+	a.peerPrefixes("Accepted", p.GetAccepted(), texts(p.GetAcceptedPaths(), pathText))
+	a.peerPrefixes("Refused", p.GetRefused(), texts(p.GetRefusals(), func(r *pb.Refusal) string { return pathText(r.GetPath()) + ": " + r.GetReason() }))
+}
+
+// peerPrefixes lists prefixes under a heading. The daemon may list fewer than it
+// counts.
+func (a *app) peerPrefixes(heading string, number uint32, lines []string) {
+	if len(lines) == 0 {
+		return
 	}
-	for _, path := range p.GetAcceptedPaths() {
-		a.say("    %s\n", pathText(path))
+	a.say("  %s\n", heading)
+	for _, line := range lines {
+		a.say("    ")
+		a.fold(cell{text: clean(line)}, 4)
 	}
-	if len(p.GetRefusals()) > 0 {
-		a.say("  Refused\n")
+	if more := int(number) - len(lines); more > 0 {
+		a.say("    and %d more\n", more)
 	}
-	for _, r := range p.GetRefusals() {
-		a.say("    %s: %s\n", pathText(r.GetPath()), clean(r.GetReason()))
+}
+
+func texts[T any](list []T, text func(T) string) []string {
+	lines := make([]string, len(list))
+	for i, item := range list {
+		lines[i] = text(item)
 	}
+	return lines
+}
+
+// announcementText is a prefix with the attributes that the peer is sent.
+func announcementText(n *pb.Announcement) string {
+	number := func(name string, value uint32) string {
+		if value == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s %d", name, value)
+	}
+	return join(", ", join(" via ", n.GetPrefix(), n.GetNextHop()), number("local preference", n.GetLocalPreference()), number("MED", n.GetMed()),
+		number("prepended", n.GetPrepend()), prefixed("community ", strings.Join(n.GetCommunities(), " ")))
 }
 
 func security(p *pb.Peer) string {

@@ -4,18 +4,20 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"netclass.dev/routing"
 )
 
 // Path attributes that are looked at (RFC 4271 §4.3, RFC 1997, RFC 4456 §8, RFC
-// 4760 §3).
+// 4760 §3, RFC 8092 §3).
 const (
 	attrASPath     = 2
 	attrNextHop    = 3
 	attrCommunity  = 8
 	attrOriginator = 9
 	attrMPReach    = 14
+	attrLarge      = 32
 
 	flagExtendedLength = 0x10
 )
@@ -30,6 +32,26 @@ type attributes struct {
 	ases       []uint32 // of the AS_PATH, in any segment
 	// noAdvertise: one of its communities is NO_ADVERTISE.
 	noAdvertise bool
+	large       []byte // its large communities, of 12 bytes each
+}
+
+// maxNotes bounds what a peer can have us carry with each path.
+const maxNotes = 64
+
+// notes returns what a netclassd of the same AS says with the path.
+func (a attributes) notes(asn uint32) string {
+	var text []byte
+	n := 0
+	for v := a.large; len(v) >= 12 && n < maxNotes; v = v[12:] {
+		if binary.BigEndian.Uint32(v) != asn || binary.BigEndian.Uint32(v[4:]) != routing.NoteGlobal {
+			continue
+		}
+		if n++; n > 1 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendUint(text, uint64(binary.BigEndian.Uint32(v[8:])), 10)
+	}
+	return string(text)
 }
 
 // passed reports whether the path has been through the AS, or began at the
@@ -55,6 +77,8 @@ func readAttributes(f routing.Family, encoded [][]byte) (a attributes) {
 			for ; len(v) >= 4; v = v[4:] {
 				a.noAdvertise = a.noAdvertise || binary.BigEndian.Uint32(v) == noAdvertise
 			}
+		case typ == attrLarge:
+			a.large = v
 		case typ == attrOriginator && len(v) == 4:
 			a.originator = netip.AddrFrom4([4]byte(v))
 		case typ == attrMPReach && len(v) >= 4:

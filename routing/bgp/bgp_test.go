@@ -1,6 +1,8 @@
 package bgp
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
@@ -154,12 +156,33 @@ func TestReadAttributes(t *testing.T) {
 	}
 }
 
+func TestReadNotes(t *testing.T) {
+	large := func(asn, global, note uint32) (b []byte) {
+		for _, n := range []uint32{asn, global, note} {
+			b = binary.BigEndian.AppendUint32(b, n)
+		}
+		return b
+	}
+	read := func(v []byte) string {
+		head := []byte{0xd0, 32, byte(len(v) >> 8), byte(len(v))}
+		return readAttributes(routing.IPv4, [][]byte{append(head, v...)}).notes(64512)
+	}
+	all := slices.Concat(large(64512, 148, 0), large(64513, 148, 1), large(64512, 149, 2), large(64512, 148, 1<<32-1), []byte{1, 2, 3})
+	if got := read(all); got != "0 4294967295" {
+		t.Errorf("notes %q", got)
+	}
+	if got := read(bytes.Repeat(large(64512, 148, 7), 5000)); strings.Count(got, "7") != maxNotes {
+		t.Errorf("%d notes are kept", strings.Count(got, "7"))
+	}
+}
+
 func FuzzReadAttributes(f *testing.F) {
 	f.Add([]byte{0x40, 2, 14, 2, 2, 0, 0, 0xfc, 0, 0, 0, 0xfc, 1})
 	f.Add([]byte{0x80, 14, 8, 0, 1, 1, 4, 10, 48, 0, 2})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a := readAttributes(routing.IPv4, [][]byte{b})
 		_ = a.passed(64512, netip.MustParseAddr("192.0.2.1"))
+		_ = a.notes(64512)
 	})
 }
 

@@ -74,7 +74,7 @@ func (s *speaker) listPaths(p *session) (paths []routing.Path, received uint32, 
 		if a.passed(s.want.ASN, s.want.RouterID) && !(a.noAdvertise && prefix.IsSingleIP()) {
 			return // what we announced comes round: not a path (RFC 4271 §9.1.2, RFC 4456 §8)
 		}
-		paths = append(paths, routing.Path{Prefix: prefix.Masked(), NextHop: a.nextHop, NoAdvertise: a.noAdvertise})
+		paths = append(paths, routing.Path{Prefix: prefix.Masked(), NextHop: a.nextHop, NoAdvertise: a.noAdvertise, Notes: a.notes(s.want.ASN)})
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read paths: %w", err)

@@ -15,6 +15,11 @@ var Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // PodsID is the number of the table that the seed's classes use.
 const PodsID routing.TableID = 47
 
+// pools are the load balancer addresses that are announced to the router.
+var pools = map[routing.Family]netip.Prefix{
+	routing.IPv4: netip.MustParsePrefix("10.47.64.0/24"), routing.IPv6: netip.MustParsePrefix("fd00:47:64::/112"),
+}
+
 // Healthy returns the state of k8s-1 in a cluster of three nodes, converged: five
 // classes, one table, a mesh over pod0 and a router on ingress0.
 func Healthy() *routing.State {
@@ -31,6 +36,10 @@ func Healthy() *routing.State {
 	st.Kernel = kernel(st.Plan)
 	for _, f := range routing.Families {
 		st.Peers = append(st.Peers, session("k8s-2", f), session("k8s-3", f), upstream(f))
+		st.Announced = append(st.Announced,
+			routing.Announcement{Prefix: podCIDR(1, f), NextHop: address(48, 1, f)},
+			routing.Announcement{Prefix: pools[f], NextHop: address(47, 1, f), To: "udm", MED: 10, Communities: []string{"64512:100"}},
+		)
 	}
 	return st
 }

@@ -3433,6 +3433,95 @@ func (x *Refusal) GetReason() string {
 	return ""
 }
 
+// Announcement is a prefix that this node announces to a peer, with the attributes
+// that it sends.
+type Announcement struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Prefix  string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	NextHop string                 `protobuf:"bytes,2,opt,name=next_hop,json=nextHop,proto3" json:"next_hop,omitempty"`
+	// "65535:0", or a large one of RFC 8092: "64512:1:20".
+	Communities []string `protobuf:"bytes,3,rep,name=communities,proto3" json:"communities,omitempty"`
+	// 0: not sent.
+	LocalPreference uint32 `protobuf:"varint,4,opt,name=local_preference,json=localPreference,proto3" json:"local_preference,omitempty"`
+	Med             uint32 `protobuf:"varint,5,opt,name=med,proto3" json:"med,omitempty"`
+	// How often our own AS is prepended beyond once.
+	Prepend       uint32 `protobuf:"varint,6,opt,name=prepend,proto3" json:"prepend,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Announcement) Reset() {
+	*x = Announcement{}
+	mi := &file_netclass_v1_netclass_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Announcement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Announcement) ProtoMessage() {}
+
+func (x *Announcement) ProtoReflect() protoreflect.Message {
+	mi := &file_netclass_v1_netclass_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Announcement.ProtoReflect.Descriptor instead.
+func (*Announcement) Descriptor() ([]byte, []int) {
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Announcement) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *Announcement) GetNextHop() string {
+	if x != nil {
+		return x.NextHop
+	}
+	return ""
+}
+
+func (x *Announcement) GetCommunities() []string {
+	if x != nil {
+		return x.Communities
+	}
+	return nil
+}
+
+func (x *Announcement) GetLocalPreference() uint32 {
+	if x != nil {
+		return x.LocalPreference
+	}
+	return 0
+}
+
+func (x *Announcement) GetMed() uint32 {
+	if x != nil {
+		return x.Med
+	}
+	return 0
+}
+
+func (x *Announcement) GetPrepend() uint32 {
+	if x != nil {
+		return x.Prepend
+	}
+	return 0
+}
+
 // Peer is one BGP session: a peer and a family.
 type Peer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3480,13 +3569,18 @@ type Peer struct {
 	// With PEER_VIEW_FULL only, and bounded: the counts above are the whole.
 	AcceptedPaths []*Path    `protobuf:"bytes,29,rep,name=accepted_paths,json=acceptedPaths,proto3" json:"accepted_paths,omitempty"`
 	Refusals      []*Refusal `protobuf:"bytes,30,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	// Prefixes that this node announces to the peer: 0 while the session is not
+	// Established. What became of them only the peer can say.
+	Announced uint32 `protobuf:"varint,31,opt,name=announced,proto3" json:"announced,omitempty"`
+	// Likewise with PEER_VIEW_FULL only, and bounded.
+	Announcements []*Announcement `protobuf:"bytes,32,rep,name=announcements,proto3" json:"announcements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[27]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3592,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[27]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3605,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{27}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Peer) GetName() string {
@@ -3724,6 +3818,20 @@ func (x *Peer) GetRefusals() []*Refusal {
 	return nil
 }
 
+func (x *Peer) GetAnnounced() uint32 {
+	if x != nil {
+		return x.Announced
+	}
+	return 0
+}
+
+func (x *Peer) GetAnnouncements() []*Announcement {
+	if x != nil {
+		return x.Announcements
+	}
+	return nil
+}
+
 type ListPeersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A peer's name; empty: all. NOT_FOUND when none has it.
@@ -3738,7 +3846,7 @@ type ListPeersRequest struct {
 
 func (x *ListPeersRequest) Reset() {
 	*x = ListPeersRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[28]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3750,7 +3858,7 @@ func (x *ListPeersRequest) String() string {
 func (*ListPeersRequest) ProtoMessage() {}
 
 func (x *ListPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[28]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3763,7 +3871,7 @@ func (x *ListPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListPeersRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{28}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListPeersRequest) GetPeer() string {
@@ -3811,7 +3919,7 @@ type ListPeersResponse struct {
 
 func (x *ListPeersResponse) Reset() {
 	*x = ListPeersResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[29]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +3931,7 @@ func (x *ListPeersResponse) String() string {
 func (*ListPeersResponse) ProtoMessage() {}
 
 func (x *ListPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[29]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3836,7 +3944,7 @@ func (x *ListPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListPeersResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{29}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListPeersResponse) GetPeers() []*Peer {
@@ -3866,7 +3974,7 @@ type LinkAddress struct {
 
 func (x *LinkAddress) Reset() {
 	*x = LinkAddress{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[30]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +3986,7 @@ func (x *LinkAddress) String() string {
 func (*LinkAddress) ProtoMessage() {}
 
 func (x *LinkAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[30]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +3999,7 @@ func (x *LinkAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkAddress.ProtoReflect.Descriptor instead.
 func (*LinkAddress) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{30}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LinkAddress) GetLink() string {
@@ -3938,7 +4046,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[31]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3950,7 +4058,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[31]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3963,7 +4071,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{31}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Node) GetName() string {
@@ -4046,7 +4154,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[32]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4058,7 +4166,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[32]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4071,7 +4179,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{32}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -4100,7 +4208,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[33]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4220,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[33]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4233,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{33}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -4168,7 +4276,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[34]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4288,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[34]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4301,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{34}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Op) GetVerb() Verb {
@@ -4269,7 +4377,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[35]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4389,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[35]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4402,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{35}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetPlanRequest) GetFamily() Family {
@@ -4331,7 +4439,7 @@ type GetPlanResponse struct {
 
 func (x *GetPlanResponse) Reset() {
 	*x = GetPlanResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[36]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4343,7 +4451,7 @@ func (x *GetPlanResponse) String() string {
 func (*GetPlanResponse) ProtoMessage() {}
 
 func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[36]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4356,7 +4464,7 @@ func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanResponse.ProtoReflect.Descriptor instead.
 func (*GetPlanResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{36}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetPlanResponse) GetOps() []*Op {
@@ -4388,7 +4496,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[37]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4400,7 +4508,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[37]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4413,7 +4521,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{37}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{38}
 }
 
 // Object is one thing that Watch tells of.
@@ -4437,7 +4545,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[38]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4557,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[38]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4570,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{38}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Object) GetName() string {
@@ -4583,7 +4691,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[39]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4595,7 +4703,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[39]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4608,7 +4716,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{39}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{40}
 }
 
 type WatchResponse struct {
@@ -4628,7 +4736,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[40]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +4748,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[40]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4761,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{40}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchResponse) GetSequence() uint64 {
@@ -4738,7 +4846,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[41]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +4858,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[41]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +4871,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{41}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReloadRequest) GetValidateOnly() bool {
@@ -4786,7 +4894,7 @@ type ReloadResponse struct {
 
 func (x *ReloadResponse) Reset() {
 	*x = ReloadResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[42]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4798,7 +4906,7 @@ func (x *ReloadResponse) String() string {
 func (*ReloadResponse) ProtoMessage() {}
 
 func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[42]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4811,7 +4919,7 @@ func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
 func (*ReloadResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{42}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReloadResponse) GetPath() string {
@@ -4853,7 +4961,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[43]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +4973,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[43]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +4986,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{43}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Answer) GetOutcome() Outcome {
@@ -4963,7 +5071,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[44]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +5083,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[44]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +5096,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{44}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Flow) GetFamily() Family {
@@ -5064,7 +5172,7 @@ type LookupStep struct {
 
 func (x *LookupStep) Reset() {
 	*x = LookupStep{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[45]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5184,7 @@ func (x *LookupStep) String() string {
 func (*LookupStep) ProtoMessage() {}
 
 func (x *LookupStep) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[45]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5197,7 @@ func (x *LookupStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupStep.ProtoReflect.Descriptor instead.
 func (*LookupStep) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{45}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LookupStep) GetRule() string {
@@ -5166,7 +5274,7 @@ type BeatenRoute struct {
 
 func (x *BeatenRoute) Reset() {
 	*x = BeatenRoute{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[46]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5178,7 +5286,7 @@ func (x *BeatenRoute) String() string {
 func (*BeatenRoute) ProtoMessage() {}
 
 func (x *BeatenRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[46]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5191,7 +5299,7 @@ func (x *BeatenRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatenRoute.ProtoReflect.Descriptor instead.
 func (*BeatenRoute) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{46}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BeatenRoute) GetText() string {
@@ -5238,7 +5346,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[47]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5250,7 +5358,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[47]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5263,7 +5371,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{47}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Explanation) GetFlow() *Flow {
@@ -5370,7 +5478,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[48]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5382,7 +5490,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[48]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5395,7 +5503,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{48}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainRequest) GetDestination() string {
@@ -5443,7 +5551,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[49]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5455,7 +5563,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[49]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +5576,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{49}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainResponse) GetExplanations() []*Explanation {
@@ -5501,7 +5609,7 @@ type Promise struct {
 
 func (x *Promise) Reset() {
 	*x = Promise{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[50]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5621,7 @@ func (x *Promise) String() string {
 func (*Promise) ProtoMessage() {}
 
 func (x *Promise) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[50]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5634,7 @@ func (x *Promise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promise.ProtoReflect.Descriptor instead.
 func (*Promise) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{50}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Promise) GetClass() string {
@@ -5633,7 +5741,7 @@ type RouterProof struct {
 
 func (x *RouterProof) Reset() {
 	*x = RouterProof{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[51]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5645,7 +5753,7 @@ func (x *RouterProof) String() string {
 func (*RouterProof) ProtoMessage() {}
 
 func (x *RouterProof) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[51]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5658,7 +5766,7 @@ func (x *RouterProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterProof.ProtoReflect.Descriptor instead.
 func (*RouterProof) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{51}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RouterProof) GetProven() bool {
@@ -5729,7 +5837,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[52]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5741,7 +5849,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[52]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5754,7 +5862,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{52}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *VerifyRequest) GetAll() bool {
@@ -5788,7 +5896,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[53]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5908,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[53]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5921,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{53}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *VerifyResponse) GetPromises() []*Promise {
@@ -5877,7 +5985,7 @@ type LinkRate struct {
 
 func (x *LinkRate) Reset() {
 	*x = LinkRate{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[54]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +5997,7 @@ func (x *LinkRate) String() string {
 func (*LinkRate) ProtoMessage() {}
 
 func (x *LinkRate) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[54]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +6010,7 @@ func (x *LinkRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRate.ProtoReflect.Descriptor instead.
 func (*LinkRate) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{54}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LinkRate) GetLink() string {
@@ -5964,7 +6072,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[55]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5976,7 +6084,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[55]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5989,7 +6097,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{55}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Drain) GetNode() string {
@@ -6124,7 +6232,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[56]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6244,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[56]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6257,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{56}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DrainNodeRequest) GetNode() string {
@@ -6228,7 +6336,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[57]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6240,7 +6348,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[57]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6253,7 +6361,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{57}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DrainNodeResponse) GetDrain() *Drain {
@@ -6287,7 +6395,7 @@ type UndrainNodeRequest struct {
 
 func (x *UndrainNodeRequest) Reset() {
 	*x = UndrainNodeRequest{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[58]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6299,7 +6407,7 @@ func (x *UndrainNodeRequest) String() string {
 func (*UndrainNodeRequest) ProtoMessage() {}
 
 func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[58]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6312,7 +6420,7 @@ func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{58}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UndrainNodeRequest) GetNode() string {
@@ -6333,7 +6441,7 @@ type UndrainNodeResponse struct {
 
 func (x *UndrainNodeResponse) Reset() {
 	*x = UndrainNodeResponse{}
-	mi := &file_netclass_v1_netclass_proto_msgTypes[59]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6345,7 +6453,7 @@ func (x *UndrainNodeResponse) String() string {
 func (*UndrainNodeResponse) ProtoMessage() {}
 
 func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_netclass_v1_netclass_proto_msgTypes[59]
+	mi := &file_netclass_v1_netclass_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6358,7 +6466,7 @@ func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*UndrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{59}
+	return file_netclass_v1_netclass_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *UndrainNodeResponse) GetDrain() *Drain {
@@ -6576,7 +6684,15 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\bnext_hop\x18\x02 \x01(\tR\anextHop\"H\n" +
 	"\aRefusal\x12%\n" +
 	"\x04path\x18\x01 \x01(\v2\x11.netclass.v1.PathR\x04path\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xaf\t\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xba\x01\n" +
+	"\fAnnouncement\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x19\n" +
+	"\bnext_hop\x18\x02 \x01(\tR\anextHop\x12 \n" +
+	"\vcommunities\x18\x03 \x03(\tR\vcommunities\x12)\n" +
+	"\x10local_preference\x18\x04 \x01(\rR\x0flocalPreference\x12\x10\n" +
+	"\x03med\x18\x05 \x01(\rR\x03med\x12\x18\n" +
+	"\aprepend\x18\x06 \x01(\rR\aprepend\"\x8e\n" +
+	"\n" +
 	"\x04Peer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x06family\x18\x02 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\x12)\n" +
@@ -6610,7 +6726,9 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\bpassword\x18\x1b \x01(\bR\bpassword\x12!\n" +
 	"\fmax_prefixes\x18\x1c \x01(\rR\vmaxPrefixes\x128\n" +
 	"\x0eaccepted_paths\x18\x1d \x03(\v2\x11.netclass.v1.PathR\racceptedPaths\x120\n" +
-	"\brefusals\x18\x1e \x03(\v2\x14.netclass.v1.RefusalR\brefusals\"\xba\x01\n" +
+	"\brefusals\x18\x1e \x03(\v2\x14.netclass.v1.RefusalR\brefusals\x12\x1c\n" +
+	"\tannounced\x18\x1f \x01(\rR\tannounced\x12?\n" +
+	"\rannouncements\x18  \x03(\v2\x19.netclass.v1.AnnouncementR\rannouncements\"\xba\x01\n" +
 	"\x10ListPeersRequest\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12+\n" +
 	"\x06family\x18\x02 \x01(\x0e2\x13.netclass.v1.FamilyR\x06family\x12)\n" +
@@ -6978,7 +7096,7 @@ func file_netclass_v1_netclass_proto_rawDescGZIP() []byte {
 }
 
 var file_netclass_v1_netclass_proto_enumTypes = make([]protoimpl.EnumInfo, 18)
-var file_netclass_v1_netclass_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_netclass_v1_netclass_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_netclass_v1_netclass_proto_goTypes = []any{
 	(Family)(0),                   // 0: netclass.v1.Family
 	(Health)(0),                   // 1: netclass.v1.Health
@@ -7025,59 +7143,60 @@ var file_netclass_v1_netclass_proto_goTypes = []any{
 	(*ListRulesResponse)(nil),     // 42: netclass.v1.ListRulesResponse
 	(*Path)(nil),                  // 43: netclass.v1.Path
 	(*Refusal)(nil),               // 44: netclass.v1.Refusal
-	(*Peer)(nil),                  // 45: netclass.v1.Peer
-	(*ListPeersRequest)(nil),      // 46: netclass.v1.ListPeersRequest
-	(*ListPeersResponse)(nil),     // 47: netclass.v1.ListPeersResponse
-	(*LinkAddress)(nil),           // 48: netclass.v1.LinkAddress
-	(*Node)(nil),                  // 49: netclass.v1.Node
-	(*ListNodesRequest)(nil),      // 50: netclass.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 51: netclass.v1.ListNodesResponse
-	(*Op)(nil),                    // 52: netclass.v1.Op
-	(*GetPlanRequest)(nil),        // 53: netclass.v1.GetPlanRequest
-	(*GetPlanResponse)(nil),       // 54: netclass.v1.GetPlanResponse
-	(*WatchRequest)(nil),          // 55: netclass.v1.WatchRequest
-	(*Object)(nil),                // 56: netclass.v1.Object
-	(*Synced)(nil),                // 57: netclass.v1.Synced
-	(*WatchResponse)(nil),         // 58: netclass.v1.WatchResponse
-	(*ReloadRequest)(nil),         // 59: netclass.v1.ReloadRequest
-	(*ReloadResponse)(nil),        // 60: netclass.v1.ReloadResponse
-	(*Answer)(nil),                // 61: netclass.v1.Answer
-	(*Flow)(nil),                  // 62: netclass.v1.Flow
-	(*LookupStep)(nil),            // 63: netclass.v1.LookupStep
-	(*BeatenRoute)(nil),           // 64: netclass.v1.BeatenRoute
-	(*Explanation)(nil),           // 65: netclass.v1.Explanation
-	(*ExplainRequest)(nil),        // 66: netclass.v1.ExplainRequest
-	(*ExplainResponse)(nil),       // 67: netclass.v1.ExplainResponse
-	(*Promise)(nil),               // 68: netclass.v1.Promise
-	(*RouterProof)(nil),           // 69: netclass.v1.RouterProof
-	(*VerifyRequest)(nil),         // 70: netclass.v1.VerifyRequest
-	(*VerifyResponse)(nil),        // 71: netclass.v1.VerifyResponse
-	(*LinkRate)(nil),              // 72: netclass.v1.LinkRate
-	(*Drain)(nil),                 // 73: netclass.v1.Drain
-	(*DrainNodeRequest)(nil),      // 74: netclass.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),     // 75: netclass.v1.DrainNodeResponse
-	(*UndrainNodeRequest)(nil),    // 76: netclass.v1.UndrainNodeRequest
-	(*UndrainNodeResponse)(nil),   // 77: netclass.v1.UndrainNodeResponse
-	(*timestamppb.Timestamp)(nil), // 78: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 79: google.protobuf.Duration
+	(*Announcement)(nil),          // 45: netclass.v1.Announcement
+	(*Peer)(nil),                  // 46: netclass.v1.Peer
+	(*ListPeersRequest)(nil),      // 47: netclass.v1.ListPeersRequest
+	(*ListPeersResponse)(nil),     // 48: netclass.v1.ListPeersResponse
+	(*LinkAddress)(nil),           // 49: netclass.v1.LinkAddress
+	(*Node)(nil),                  // 50: netclass.v1.Node
+	(*ListNodesRequest)(nil),      // 51: netclass.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 52: netclass.v1.ListNodesResponse
+	(*Op)(nil),                    // 53: netclass.v1.Op
+	(*GetPlanRequest)(nil),        // 54: netclass.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),       // 55: netclass.v1.GetPlanResponse
+	(*WatchRequest)(nil),          // 56: netclass.v1.WatchRequest
+	(*Object)(nil),                // 57: netclass.v1.Object
+	(*Synced)(nil),                // 58: netclass.v1.Synced
+	(*WatchResponse)(nil),         // 59: netclass.v1.WatchResponse
+	(*ReloadRequest)(nil),         // 60: netclass.v1.ReloadRequest
+	(*ReloadResponse)(nil),        // 61: netclass.v1.ReloadResponse
+	(*Answer)(nil),                // 62: netclass.v1.Answer
+	(*Flow)(nil),                  // 63: netclass.v1.Flow
+	(*LookupStep)(nil),            // 64: netclass.v1.LookupStep
+	(*BeatenRoute)(nil),           // 65: netclass.v1.BeatenRoute
+	(*Explanation)(nil),           // 66: netclass.v1.Explanation
+	(*ExplainRequest)(nil),        // 67: netclass.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 68: netclass.v1.ExplainResponse
+	(*Promise)(nil),               // 69: netclass.v1.Promise
+	(*RouterProof)(nil),           // 70: netclass.v1.RouterProof
+	(*VerifyRequest)(nil),         // 71: netclass.v1.VerifyRequest
+	(*VerifyResponse)(nil),        // 72: netclass.v1.VerifyResponse
+	(*LinkRate)(nil),              // 73: netclass.v1.LinkRate
+	(*Drain)(nil),                 // 74: netclass.v1.Drain
+	(*DrainNodeRequest)(nil),      // 75: netclass.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),     // 76: netclass.v1.DrainNodeResponse
+	(*UndrainNodeRequest)(nil),    // 77: netclass.v1.UndrainNodeRequest
+	(*UndrainNodeResponse)(nil),   // 78: netclass.v1.UndrainNodeResponse
+	(*timestamppb.Timestamp)(nil), // 79: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 80: google.protobuf.Duration
 }
 var file_netclass_v1_netclass_proto_depIdxs = []int32{
-	78,  // 0: netclass.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	79,  // 0: netclass.v1.Condition.since:type_name -> google.protobuf.Timestamp
 	1,   // 1: netclass.v1.Daemon.health:type_name -> netclass.v1.Health
-	78,  // 2: netclass.v1.Daemon.started:type_name -> google.protobuf.Timestamp
-	78,  // 3: netclass.v1.ConfigStatus.loaded:type_name -> google.protobuf.Timestamp
-	78,  // 4: netclass.v1.InventoryStatus.as_of:type_name -> google.protobuf.Timestamp
-	78,  // 5: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
-	79,  // 6: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
-	78,  // 7: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
+	79,  // 2: netclass.v1.Daemon.started:type_name -> google.protobuf.Timestamp
+	79,  // 3: netclass.v1.ConfigStatus.loaded:type_name -> google.protobuf.Timestamp
+	79,  // 4: netclass.v1.InventoryStatus.as_of:type_name -> google.protobuf.Timestamp
+	79,  // 5: netclass.v1.PassStatus.last:type_name -> google.protobuf.Timestamp
+	80,  // 6: netclass.v1.PassStatus.took:type_name -> google.protobuf.Duration
+	79,  // 7: netclass.v1.SpeakerStatus.since:type_name -> google.protobuf.Timestamp
 	19,  // 8: netclass.v1.Status.daemon:type_name -> netclass.v1.Daemon
 	20,  // 9: netclass.v1.Status.config:type_name -> netclass.v1.ConfigStatus
 	21,  // 10: netclass.v1.Status.inventory:type_name -> netclass.v1.InventoryStatus
 	22,  // 11: netclass.v1.Status.pass:type_name -> netclass.v1.PassStatus
 	23,  // 12: netclass.v1.Status.speaker:type_name -> netclass.v1.SpeakerStatus
 	18,  // 13: netclass.v1.Status.conditions:type_name -> netclass.v1.Condition
-	69,  // 14: netclass.v1.Status.router:type_name -> netclass.v1.RouterProof
-	73,  // 15: netclass.v1.Status.drain:type_name -> netclass.v1.Drain
+	70,  // 14: netclass.v1.Status.router:type_name -> netclass.v1.RouterProof
+	74,  // 15: netclass.v1.Status.drain:type_name -> netclass.v1.Drain
 	24,  // 16: netclass.v1.GetStatusResponse.status:type_name -> netclass.v1.Status
 	27,  // 17: netclass.v1.Class.traffic:type_name -> netclass.v1.Traffic
 	1,   // 18: netclass.v1.Class.health:type_name -> netclass.v1.Health
@@ -7105,105 +7224,106 @@ var file_netclass_v1_netclass_proto_depIdxs = []int32{
 	0,   // 40: netclass.v1.Peer.family:type_name -> netclass.v1.Family
 	9,   // 41: netclass.v1.Peer.role:type_name -> netclass.v1.PeerRole
 	8,   // 42: netclass.v1.Peer.state:type_name -> netclass.v1.SessionState
-	78,  // 43: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
-	78,  // 44: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
+	79,  // 43: netclass.v1.Peer.since:type_name -> google.protobuf.Timestamp
+	79,  // 44: netclass.v1.Peer.held_till:type_name -> google.protobuf.Timestamp
 	10,  // 45: netclass.v1.Peer.last_down_cause:type_name -> netclass.v1.DownCause
-	79,  // 46: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
-	79,  // 47: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
-	79,  // 48: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
-	79,  // 49: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
-	79,  // 50: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
+	80,  // 46: netclass.v1.Peer.hold_time:type_name -> google.protobuf.Duration
+	80,  // 47: netclass.v1.Peer.keepalive:type_name -> google.protobuf.Duration
+	80,  // 48: netclass.v1.Peer.connect_retry:type_name -> google.protobuf.Duration
+	80,  // 49: netclass.v1.Peer.restart_time:type_name -> google.protobuf.Duration
+	80,  // 50: netclass.v1.Peer.peer_restart_time:type_name -> google.protobuf.Duration
 	43,  // 51: netclass.v1.Peer.accepted_paths:type_name -> netclass.v1.Path
 	44,  // 52: netclass.v1.Peer.refusals:type_name -> netclass.v1.Refusal
-	0,   // 53: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
-	11,  // 54: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
-	45,  // 55: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
-	0,   // 56: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
-	48,  // 57: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
-	73,  // 58: netclass.v1.Node.drain:type_name -> netclass.v1.Drain
-	49,  // 59: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
-	21,  // 60: netclass.v1.ListNodesResponse.inventory:type_name -> netclass.v1.InventoryStatus
-	12,  // 61: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
-	37,  // 62: netclass.v1.Op.route:type_name -> netclass.v1.Route
-	40,  // 63: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
-	0,   // 64: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
-	52,  // 65: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
-	19,  // 66: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
-	28,  // 67: netclass.v1.Object.class:type_name -> netclass.v1.Class
-	34,  // 68: netclass.v1.Object.table:type_name -> netclass.v1.Table
-	45,  // 69: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
-	49,  // 70: netclass.v1.Object.node:type_name -> netclass.v1.Node
-	18,  // 71: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
-	78,  // 72: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	56,  // 73: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
-	57,  // 74: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
-	14,  // 75: netclass.v1.Answer.outcome:type_name -> netclass.v1.Outcome
-	0,   // 76: netclass.v1.Flow.family:type_name -> netclass.v1.Family
-	5,   // 77: netclass.v1.LookupStep.route_kind:type_name -> netclass.v1.RouteKind
-	64,  // 78: netclass.v1.LookupStep.beat:type_name -> netclass.v1.BeatenRoute
-	5,   // 79: netclass.v1.BeatenRoute.kind:type_name -> netclass.v1.RouteKind
-	62,  // 80: netclass.v1.Explanation.flow:type_name -> netclass.v1.Flow
-	63,  // 81: netclass.v1.Explanation.steps:type_name -> netclass.v1.LookupStep
-	61,  // 82: netclass.v1.Explanation.model:type_name -> netclass.v1.Answer
-	61,  // 83: netclass.v1.Explanation.ebpf:type_name -> netclass.v1.Answer
-	61,  // 84: netclass.v1.Explanation.kernel:type_name -> netclass.v1.Answer
-	27,  // 85: netclass.v1.Explanation.traffic:type_name -> netclass.v1.Traffic
-	13,  // 86: netclass.v1.Explanation.verdict:type_name -> netclass.v1.Verdict
-	0,   // 87: netclass.v1.ExplainRequest.family:type_name -> netclass.v1.Family
-	65,  // 88: netclass.v1.ExplainResponse.explanations:type_name -> netclass.v1.Explanation
-	27,  // 89: netclass.v1.Promise.traffic:type_name -> netclass.v1.Traffic
-	0,   // 90: netclass.v1.Promise.family:type_name -> netclass.v1.Family
-	15,  // 91: netclass.v1.Promise.state:type_name -> netclass.v1.PromiseState
-	78,  // 92: netclass.v1.RouterProof.time:type_name -> google.protobuf.Timestamp
-	0,   // 93: netclass.v1.VerifyRequest.family:type_name -> netclass.v1.Family
-	68,  // 94: netclass.v1.VerifyResponse.promises:type_name -> netclass.v1.Promise
-	69,  // 95: netclass.v1.VerifyResponse.router:type_name -> netclass.v1.RouterProof
-	78,  // 96: netclass.v1.VerifyResponse.time:type_name -> google.protobuf.Timestamp
-	79,  // 97: netclass.v1.VerifyResponse.took:type_name -> google.protobuf.Duration
-	79,  // 98: netclass.v1.VerifyResponse.within:type_name -> google.protobuf.Duration
-	16,  // 99: netclass.v1.Drain.phase:type_name -> netclass.v1.DrainPhase
-	17,  // 100: netclass.v1.Drain.step:type_name -> netclass.v1.DrainStep
-	78,  // 101: netclass.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	72,  // 102: netclass.v1.Drain.rates:type_name -> netclass.v1.LinkRate
-	79,  // 103: netclass.v1.DrainNodeRequest.grace:type_name -> google.protobuf.Duration
-	79,  // 104: netclass.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
-	73,  // 105: netclass.v1.DrainNodeResponse.drain:type_name -> netclass.v1.Drain
-	73,  // 106: netclass.v1.UndrainNodeResponse.drain:type_name -> netclass.v1.Drain
-	25,  // 107: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
-	29,  // 108: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
-	31,  // 109: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
-	35,  // 110: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
-	38,  // 111: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
-	41,  // 112: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
-	46,  // 113: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
-	50,  // 114: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
-	53,  // 115: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
-	55,  // 116: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
-	59,  // 117: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
-	66,  // 118: netclass.v1.NetClassService.Explain:input_type -> netclass.v1.ExplainRequest
-	70,  // 119: netclass.v1.NetClassService.Verify:input_type -> netclass.v1.VerifyRequest
-	74,  // 120: netclass.v1.NetClassService.DrainNode:input_type -> netclass.v1.DrainNodeRequest
-	76,  // 121: netclass.v1.NetClassService.UndrainNode:input_type -> netclass.v1.UndrainNodeRequest
-	26,  // 122: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
-	30,  // 123: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
-	32,  // 124: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
-	36,  // 125: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
-	39,  // 126: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
-	42,  // 127: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
-	47,  // 128: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
-	51,  // 129: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
-	54,  // 130: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
-	58,  // 131: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
-	60,  // 132: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
-	67,  // 133: netclass.v1.NetClassService.Explain:output_type -> netclass.v1.ExplainResponse
-	71,  // 134: netclass.v1.NetClassService.Verify:output_type -> netclass.v1.VerifyResponse
-	75,  // 135: netclass.v1.NetClassService.DrainNode:output_type -> netclass.v1.DrainNodeResponse
-	77,  // 136: netclass.v1.NetClassService.UndrainNode:output_type -> netclass.v1.UndrainNodeResponse
-	122, // [122:137] is the sub-list for method output_type
-	107, // [107:122] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	45,  // 53: netclass.v1.Peer.announcements:type_name -> netclass.v1.Announcement
+	0,   // 54: netclass.v1.ListPeersRequest.family:type_name -> netclass.v1.Family
+	11,  // 55: netclass.v1.ListPeersRequest.view:type_name -> netclass.v1.PeerView
+	46,  // 56: netclass.v1.ListPeersResponse.peers:type_name -> netclass.v1.Peer
+	0,   // 57: netclass.v1.LinkAddress.family:type_name -> netclass.v1.Family
+	49,  // 58: netclass.v1.Node.link_addresses:type_name -> netclass.v1.LinkAddress
+	74,  // 59: netclass.v1.Node.drain:type_name -> netclass.v1.Drain
+	50,  // 60: netclass.v1.ListNodesResponse.nodes:type_name -> netclass.v1.Node
+	21,  // 61: netclass.v1.ListNodesResponse.inventory:type_name -> netclass.v1.InventoryStatus
+	12,  // 62: netclass.v1.Op.verb:type_name -> netclass.v1.Verb
+	37,  // 63: netclass.v1.Op.route:type_name -> netclass.v1.Route
+	40,  // 64: netclass.v1.Op.rule:type_name -> netclass.v1.Rule
+	0,   // 65: netclass.v1.GetPlanRequest.family:type_name -> netclass.v1.Family
+	53,  // 66: netclass.v1.GetPlanResponse.ops:type_name -> netclass.v1.Op
+	19,  // 67: netclass.v1.Object.daemon:type_name -> netclass.v1.Daemon
+	28,  // 68: netclass.v1.Object.class:type_name -> netclass.v1.Class
+	34,  // 69: netclass.v1.Object.table:type_name -> netclass.v1.Table
+	46,  // 70: netclass.v1.Object.peer:type_name -> netclass.v1.Peer
+	50,  // 71: netclass.v1.Object.node:type_name -> netclass.v1.Node
+	18,  // 72: netclass.v1.Object.condition:type_name -> netclass.v1.Condition
+	79,  // 73: netclass.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	57,  // 74: netclass.v1.WatchResponse.upsert:type_name -> netclass.v1.Object
+	58,  // 75: netclass.v1.WatchResponse.synced:type_name -> netclass.v1.Synced
+	14,  // 76: netclass.v1.Answer.outcome:type_name -> netclass.v1.Outcome
+	0,   // 77: netclass.v1.Flow.family:type_name -> netclass.v1.Family
+	5,   // 78: netclass.v1.LookupStep.route_kind:type_name -> netclass.v1.RouteKind
+	65,  // 79: netclass.v1.LookupStep.beat:type_name -> netclass.v1.BeatenRoute
+	5,   // 80: netclass.v1.BeatenRoute.kind:type_name -> netclass.v1.RouteKind
+	63,  // 81: netclass.v1.Explanation.flow:type_name -> netclass.v1.Flow
+	64,  // 82: netclass.v1.Explanation.steps:type_name -> netclass.v1.LookupStep
+	62,  // 83: netclass.v1.Explanation.model:type_name -> netclass.v1.Answer
+	62,  // 84: netclass.v1.Explanation.ebpf:type_name -> netclass.v1.Answer
+	62,  // 85: netclass.v1.Explanation.kernel:type_name -> netclass.v1.Answer
+	27,  // 86: netclass.v1.Explanation.traffic:type_name -> netclass.v1.Traffic
+	13,  // 87: netclass.v1.Explanation.verdict:type_name -> netclass.v1.Verdict
+	0,   // 88: netclass.v1.ExplainRequest.family:type_name -> netclass.v1.Family
+	66,  // 89: netclass.v1.ExplainResponse.explanations:type_name -> netclass.v1.Explanation
+	27,  // 90: netclass.v1.Promise.traffic:type_name -> netclass.v1.Traffic
+	0,   // 91: netclass.v1.Promise.family:type_name -> netclass.v1.Family
+	15,  // 92: netclass.v1.Promise.state:type_name -> netclass.v1.PromiseState
+	79,  // 93: netclass.v1.RouterProof.time:type_name -> google.protobuf.Timestamp
+	0,   // 94: netclass.v1.VerifyRequest.family:type_name -> netclass.v1.Family
+	69,  // 95: netclass.v1.VerifyResponse.promises:type_name -> netclass.v1.Promise
+	70,  // 96: netclass.v1.VerifyResponse.router:type_name -> netclass.v1.RouterProof
+	79,  // 97: netclass.v1.VerifyResponse.time:type_name -> google.protobuf.Timestamp
+	80,  // 98: netclass.v1.VerifyResponse.took:type_name -> google.protobuf.Duration
+	80,  // 99: netclass.v1.VerifyResponse.within:type_name -> google.protobuf.Duration
+	16,  // 100: netclass.v1.Drain.phase:type_name -> netclass.v1.DrainPhase
+	17,  // 101: netclass.v1.Drain.step:type_name -> netclass.v1.DrainStep
+	79,  // 102: netclass.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	73,  // 103: netclass.v1.Drain.rates:type_name -> netclass.v1.LinkRate
+	80,  // 104: netclass.v1.DrainNodeRequest.grace:type_name -> google.protobuf.Duration
+	80,  // 105: netclass.v1.DrainNodeRequest.wait:type_name -> google.protobuf.Duration
+	74,  // 106: netclass.v1.DrainNodeResponse.drain:type_name -> netclass.v1.Drain
+	74,  // 107: netclass.v1.UndrainNodeResponse.drain:type_name -> netclass.v1.Drain
+	25,  // 108: netclass.v1.NetClassService.GetStatus:input_type -> netclass.v1.GetStatusRequest
+	29,  // 109: netclass.v1.NetClassService.ListClasses:input_type -> netclass.v1.ListClassesRequest
+	31,  // 110: netclass.v1.NetClassService.GetClass:input_type -> netclass.v1.GetClassRequest
+	35,  // 111: netclass.v1.NetClassService.ListTables:input_type -> netclass.v1.ListTablesRequest
+	38,  // 112: netclass.v1.NetClassService.ShowTable:input_type -> netclass.v1.ShowTableRequest
+	41,  // 113: netclass.v1.NetClassService.ListRules:input_type -> netclass.v1.ListRulesRequest
+	47,  // 114: netclass.v1.NetClassService.ListPeers:input_type -> netclass.v1.ListPeersRequest
+	51,  // 115: netclass.v1.NetClassService.ListNodes:input_type -> netclass.v1.ListNodesRequest
+	54,  // 116: netclass.v1.NetClassService.GetPlan:input_type -> netclass.v1.GetPlanRequest
+	56,  // 117: netclass.v1.NetClassService.Watch:input_type -> netclass.v1.WatchRequest
+	60,  // 118: netclass.v1.NetClassService.Reload:input_type -> netclass.v1.ReloadRequest
+	67,  // 119: netclass.v1.NetClassService.Explain:input_type -> netclass.v1.ExplainRequest
+	71,  // 120: netclass.v1.NetClassService.Verify:input_type -> netclass.v1.VerifyRequest
+	75,  // 121: netclass.v1.NetClassService.DrainNode:input_type -> netclass.v1.DrainNodeRequest
+	77,  // 122: netclass.v1.NetClassService.UndrainNode:input_type -> netclass.v1.UndrainNodeRequest
+	26,  // 123: netclass.v1.NetClassService.GetStatus:output_type -> netclass.v1.GetStatusResponse
+	30,  // 124: netclass.v1.NetClassService.ListClasses:output_type -> netclass.v1.ListClassesResponse
+	32,  // 125: netclass.v1.NetClassService.GetClass:output_type -> netclass.v1.GetClassResponse
+	36,  // 126: netclass.v1.NetClassService.ListTables:output_type -> netclass.v1.ListTablesResponse
+	39,  // 127: netclass.v1.NetClassService.ShowTable:output_type -> netclass.v1.ShowTableResponse
+	42,  // 128: netclass.v1.NetClassService.ListRules:output_type -> netclass.v1.ListRulesResponse
+	48,  // 129: netclass.v1.NetClassService.ListPeers:output_type -> netclass.v1.ListPeersResponse
+	52,  // 130: netclass.v1.NetClassService.ListNodes:output_type -> netclass.v1.ListNodesResponse
+	55,  // 131: netclass.v1.NetClassService.GetPlan:output_type -> netclass.v1.GetPlanResponse
+	59,  // 132: netclass.v1.NetClassService.Watch:output_type -> netclass.v1.WatchResponse
+	61,  // 133: netclass.v1.NetClassService.Reload:output_type -> netclass.v1.ReloadResponse
+	68,  // 134: netclass.v1.NetClassService.Explain:output_type -> netclass.v1.ExplainResponse
+	72,  // 135: netclass.v1.NetClassService.Verify:output_type -> netclass.v1.VerifyResponse
+	76,  // 136: netclass.v1.NetClassService.DrainNode:output_type -> netclass.v1.DrainNodeResponse
+	78,  // 137: netclass.v1.NetClassService.UndrainNode:output_type -> netclass.v1.UndrainNodeResponse
+	123, // [123:138] is the sub-list for method output_type
+	108, // [108:123] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_netclass_v1_netclass_proto_init() }
@@ -7212,11 +7332,11 @@ func file_netclass_v1_netclass_proto_init() {
 		return
 	}
 	file_netclass_v1_netclass_proto_msgTypes[22].OneofWrappers = []any{}
-	file_netclass_v1_netclass_proto_msgTypes[34].OneofWrappers = []any{
+	file_netclass_v1_netclass_proto_msgTypes[35].OneofWrappers = []any{
 		(*Op_Route)(nil),
 		(*Op_Rule)(nil),
 	}
-	file_netclass_v1_netclass_proto_msgTypes[38].OneofWrappers = []any{
+	file_netclass_v1_netclass_proto_msgTypes[39].OneofWrappers = []any{
 		(*Object_Daemon)(nil),
 		(*Object_Class)(nil),
 		(*Object_Table)(nil),
@@ -7224,7 +7344,7 @@ func file_netclass_v1_netclass_proto_init() {
 		(*Object_Node)(nil),
 		(*Object_Condition)(nil),
 	}
-	file_netclass_v1_netclass_proto_msgTypes[40].OneofWrappers = []any{
+	file_netclass_v1_netclass_proto_msgTypes[41].OneofWrappers = []any{
 		(*WatchResponse_Upsert)(nil),
 		(*WatchResponse_Delete)(nil),
 		(*WatchResponse_Synced)(nil),
@@ -7235,7 +7355,7 @@ func file_netclass_v1_netclass_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_netclass_v1_netclass_proto_rawDesc), len(file_netclass_v1_netclass_proto_rawDesc)),
 			NumEnums:      18,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,45 @@
+package routing
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
+
+// Notes are what a netclassd says of its node to the others of the mesh: large
+// communities ASN:148:NOTE (RFC 8092) of its own pod CIDRs. Nobody else heeds them.
+// Whoever says none is older, another program, or announces no pod CIDR.
+const (
+	// NoteGlobal is the second number of such a community.
+	NoteGlobal = 148
+	// NoteRouters: the node says to which routers it announces, by one more note for
+	// each session.
+	NoteRouters uint32 = 0
+)
+
+// NoteRouter returns the note of a node that announces something in an established
+// session with a router. Nodes have the name of the router in common, and perhaps not
+// its address.
+func NoteRouter(k SessionKey) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(k.String()))
+	return h.Sum32() | 1<<31 // the others are below
+}
+
+// NoteCommunity writes a note as a community.
+func NoteCommunity(asn, note uint32) string {
+	text := strconv.AppendUint(nil, uint64(asn), 10)
+	text = strconv.AppendUint(append(text, ':'), NoteGlobal, 10)
+	return string(strconv.AppendUint(append(text, ':'), uint64(note), 10))
+}
+
+// Noted reports whether a path carries a note.
+func (p *Path) Noted(note uint32) bool {
+	want := strconv.FormatUint(uint64(note), 10)
+	for n := range strings.FieldsSeq(p.Notes) {
+		if n == want {
+			return true
+		}
+	}
+	return false
+}
