@@ -25,6 +25,7 @@ const inFlight = 5
 // TestDrain takes a node out from another one, unplugs its links, and takes it
 // back, under traffic of every kind.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	config, _, nodes := withAPI(t, drainable(t))
 	c := startWith(t, config, "bgpd", nodes)
 	c.must(c.Router.Sysctl(map[string]string{"ipv4/fib_multipath_hash_policy": "1", "ipv6/fib_multipath_hash_policy": "1"}))
@@ -78,7 +79,7 @@ func TestDrain(t *testing.T) {
 	for _, link := range []string{lab.PodNet, lab.Ingress} {
 		c.must(three.LinkDown(link))
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(outage)
 	for _, link := range []string{lab.PodNet, lab.Ingress} {
 		c.must(three.LinkUp(link))
 	}
