@@ -15,6 +15,15 @@ func (v *View) Explain(e *routing.Explanation, kernel routing.Answer) {
 		e.Steps = append(e.Steps, routing.LookupStep{Rule: s.Rule, Match: s.Match, Why: s.Why, Route: s.Route, Beat: s.Beat})
 	}
 	e.Model, e.Kernel = v.withMTU(v.answer(r)), v.withMTU(kernel)
+	if e.Model.Outcome == routing.OutcomeForward && !e.Model.Src.IsValid() && agree(r, kernel) {
+		e.Model.Src = e.Kernel.Src // rules and routes leave it to the kernel
+	}
+	if everybody(e.Flow.Dst) {
+		// The kernel sends these by rules of its own, which a look-up does not show.
+		e.EBPF, e.Verdict = routing.Answer{Outcome: routing.OutcomeNoAnswer}, routing.VerdictOK
+		e.Reason = "multicast and broadcast are no class's: they stay on their link"
+		return
+	}
 	e.Disagreement = v.disagreement(e.Flow, r, kernel)
 	e.EBPF = routing.Answer{Outcome: routing.OutcomeNoAnswer}
 	var datapath fib.Result
@@ -50,7 +59,7 @@ func (v *View) verdict(e *routing.Explanation, c *routing.Class, model fib.Resul
 			e.Reason = "leaves by " + c.Link + ", the link of " + c.Name
 		case routing.VerdictUnreachable:
 			if !v.somebody(e.Flow.Dst) {
-				e.Reason = "nobody has this address, and it is stopped here" + by(&model, a)
+				e.Reason = v.nobody(e.Flow.Dst, "nobody has this address, and it is stopped here") + by(&model, a)
 			}
 			e.Failed = j.due || v.somebody(e.Flow.Dst)
 		case routing.VerdictWrongLink:
@@ -75,9 +84,23 @@ func (v *View) verdict(e *routing.Explanation, c *routing.Class, model fib.Resul
 		e.Reason = "is delivered on this node"
 	default:
 		want := v.intended().Lookup(fib.Flow(e.Flow), fib.Stack)
-		e.Verdict, e.Reason = routing.VerdictUnreachable, "it is stopped here"+by(&model, a)
-		e.Failed = want.Action == fib.Forward
+		e.Verdict, e.Reason = routing.VerdictUnreachable, v.nobody(e.Flow.Dst, "it is stopped here")+by(&model, a)
+		e.Failed = want.Action == fib.Forward || v.somebody(e.Flow.Dst)
 	}
+}
+
+// nobody is what is said of a packet that is stopped, where its address is that of a
+// Service: whether that is wrong depends on who has seen it before.
+func (v *View) nobody(dst netip.Addr, said string) string {
+	if v.service(dst) {
+		return "a service proxy is to translate this before it is looked up; as it is, it is stopped here"
+	}
+	return said
+}
+
+// everybody reports whether an address is that of several hosts at once.
+func everybody(a netip.Addr) bool {
+	return a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 // withMTU fills in the link's MTU where the route has none.

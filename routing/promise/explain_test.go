@@ -81,7 +81,8 @@ func TestAsk(t *testing.T) {
 // TestNobodyToAsk asks where there is nothing that the words stand for.
 func TestNobodyToAsk(t *testing.T) {
 	t.Parallel()
-	w := cluster(t, 1, "  loadBalancers: [10.47.64.0/24, \"fd00:47:64::/112\"]\n", "  loadBalancers: [10.46.0.1/32]\n")
+	w := cluster(t, 1, "  loadBalancers: [10.47.64.0/24, \"fd00:47:64::/112\"]\n", "  loadBalancers: [10.46.0.1/32]\n",
+		"advertise: {networks: [loadBalancers]}", "advertise: {}")
 	for _, c := range []struct{ dst, src, want string }{
 		{"pod", "", "dst: no other node has an ipv4 address for pod"},
 		{"node", "", "dst: no other node has an ipv4 address for node"},
@@ -113,7 +114,17 @@ func TestVerdicts(t *testing.T) {
 		{"pods to nodes are no class's", nil, "10.46.0.2", "pod", "OK : no class promises anything about it"},
 		{"to this node", nil, "10.46.0.1", "pod", "OK : is delivered on this node"},
 		{"to its own pods", nil, "10.244.1.9", "", "OK : no class promises anything about it"},
-		{"never translated", nil, "10.96.0.10", "pod", "UNREACHABLE : it is stopped here (rule 1001: from 10.244.0.0/16 lookup 47)"},
+		{"never translated", nil, "10.96.0.10", "pod", "UNREACHABLE : a service proxy is to translate this before it is looked up; as it is, it is stopped here (rule 1001: from 10.244.0.0/16 lookup 47)"},
+		{"a load balancer's, from the world", nil, "vip", "world",
+			"UNREACHABLE : a service proxy is to translate this before it is looked up; as it is, it is stopped here (rule 32761: from all to 10.47.64.0/24 iif ingress0 unreachable)"},
+		{"a pod of this node, stopped", func(w *world) {
+			w.kernel = w.kernel.After([]routing.Op{{Verb: routing.Add, Rule: routing.Rule{
+				Family: routing.IPv4, Priority: 900, To: net("10.244.1.0/24"), IIF: "ingress0", Action: routing.ActionUnreachable, SuppressPrefixLen: routing.NoSuppress,
+			}}})
+		}, "10.244.1.9", "world", "UNREACHABLE : it is stopped here (rule 900: from all to 10.244.1.0/24 iif ingress0 unreachable), failed"},
+		{"multicast", nil, "224.0.0.1", "pod", "OK : multicast and broadcast are no class's: they stay on their link"},
+		{"multicast in IPv6", nil, "ff02::1", "", "OK : multicast and broadcast are no class's: they stay on their link"},
+		{"broadcast", nil, "255.255.255.255", "", "OK : multicast and broadcast are no class's: they stay on their link"},
 		{"a service's, from this node", nil, "10.96.0.10", "", "OK : a service proxy is to translate this; as it is, it leaves by mgmt0 via 10.40.0.254"},
 		{"a load balancer's, from this node", nil, "10.47.64.10", "node", "OK : a service proxy is to translate this; as it is, it leaves by mgmt0 via 10.40.0.254"},
 		{"nobody's pod, from this node", func(w *world) { w.route(main, "10.244.9.0/24", "10.40.0.254", "mgmt0") }, "10.244.9.9", "",

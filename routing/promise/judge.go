@@ -55,11 +55,17 @@ func (v *View) disagreement(flow routing.Flow, r fib.Result, kernel routing.Answ
 	return said
 }
 
-func agree(r fib.Result, k routing.Answer) bool {
-	want := outcomes[r.Action]
+// outcome is what the kernel answers by the model: of a rule of type unreachable it
+// says what it says of no route.
+func outcome(r *fib.Result) routing.Outcome {
 	if !r.Route.Dst.IsValid() && r.Action == fib.Unreachable {
-		want = routing.OutcomeNoRoute
+		return routing.OutcomeNoRoute
 	}
+	return outcomes[r.Action]
+}
+
+func agree(r fib.Result, k routing.Answer) bool {
+	want := outcome(&r)
 	if k.Outcome == routing.OutcomeNoAnswer {
 		return false
 	}
@@ -167,7 +173,7 @@ func (v *View) drained(c *routing.Class) bool {
 
 // by names the rule that sent a packet where it goes.
 func by(model *fib.Result, a routing.Answer) string {
-	if model.Rule.Family == 0 || outcomes[model.Action] != a.Outcome || model.Route.Link != a.Link {
+	if model.Rule.Family == 0 || outcome(model) != a.Outcome && outcomes[model.Action] != a.Outcome || model.Route.Link != a.Link {
 		return ""
 	}
 	return " (rule " + model.Rule.String() + ")"
@@ -210,8 +216,13 @@ func (v *View) router(flow routing.Flow, a routing.Answer, model *fib.Result) st
 // lookup, so that this one never is, or behind it.
 func (v *View) translated(flow routing.Flow) bool {
 	own := flow.IIF == "" && (!flow.Src.IsValid() || v.own[flow.Src])
-	return own && v.nodes[flow.Dst] == "" && slices.ContainsFunc([]string{"services", "loadBalancers"}, func(network string) bool {
-		return within(v.Config.Network(network), flow.Dst)
+	return own && v.service(flow.Dst)
+}
+
+// service reports whether an address may be one of a Service: nobody has it.
+func (v *View) service(a netip.Addr) bool {
+	return v.nodes[a] == "" && !v.own[a] && slices.ContainsFunc([]string{"services", "loadBalancers"}, func(network string) bool {
+		return within(v.Config.Network(network), a)
 	})
 }
 
