@@ -110,9 +110,7 @@ type Path struct {
 	Prefix      netip.Prefix
 	NextHop     netip.Addr
 	NoAdvertise bool // it carries NO_ADVERTISE (RFC 1997)
-	// Notes are what its node says of itself, see NoteRouters: "0 2271560481". Empty:
-	// nothing.
-	Notes string
+	Notes       Notes
 }
 
 // Session is what the speaker says of one session.

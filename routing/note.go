@@ -8,7 +8,10 @@ import (
 
 // Notes are what a netclassd says of its node to the others of the mesh: large
 // communities ASN:148:NOTE (RFC 8092) of its own pod CIDRs. Nobody else heeds them.
-// Whoever says none is older, another program, or announces no pod CIDR.
+// Whoever says none is older, another program, or announces no pod CIDR. As text they
+// are numbers with a space between: "0 2271560481".
+type Notes string
+
 const (
 	// NoteGlobal is the second number of such a community.
 	NoteGlobal = 148
@@ -33,11 +36,11 @@ func NoteCommunity(asn, note uint32) string {
 	return string(strconv.AppendUint(append(text, ':'), uint64(note), 10))
 }
 
-// Noted reports whether a path carries a note.
-func (p *Path) Noted(note uint32) bool {
+// Has reports whether one of them is this.
+func (n Notes) Has(note uint32) bool {
 	want := strconv.FormatUint(uint64(note), 10)
-	for n := range strings.FieldsSeq(p.Notes) {
-		if n == want {
+	for text := range strings.FieldsSeq(string(n)) {
+		if text == want {
 			return true
 		}
 	}

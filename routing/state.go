@@ -65,6 +65,7 @@ type PeerStatus struct {
 	RefusedCount uint32
 	Aside        uint32 // paths that are left aside for the time being, not refused
 	Reason       string // why there is no session
+	Notes        Notes  // while it is Established
 }
 
 // State is what the daemon publishes after every pass. It is immutable.

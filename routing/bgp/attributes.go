@@ -39,7 +39,7 @@ type attributes struct {
 const maxNotes = 64
 
 // notes returns what a netclassd of the same AS says with the path.
-func (a attributes) notes(asn uint32) string {
+func (a attributes) notes(asn uint32) routing.Notes {
 	var text []byte
 	n := 0
 	for v := a.large; len(v) >= 12 && n < maxNotes; v = v[12:] {
@@ -51,7 +51,7 @@ func (a attributes) notes(asn uint32) string {
 		}
 		text = strconv.AppendUint(text, uint64(binary.BigEndian.Uint32(v[8:])), 10)
 	}
-	return string(text)
+	return routing.Notes(text)
 }
 
 // passed reports whether the path has been through the AS, or began at the

@@ -163,7 +163,7 @@ func TestReadNotes(t *testing.T) {
 		}
 		return b
 	}
-	read := func(v []byte) string {
+	read := func(v []byte) routing.Notes {
 		head := []byte{0xd0, 32, byte(len(v) >> 8), byte(len(v))}
 		return readAttributes(routing.IPv4, [][]byte{append(head, v...)}).notes(64512)
 	}
@@ -171,8 +171,8 @@ func TestReadNotes(t *testing.T) {
 	if got := read(all); got != "0 4294967295" {
 		t.Errorf("notes %q", got)
 	}
-	if got := read(bytes.Repeat(large(64512, 148, 7), 5000)); strings.Count(got, "7") != maxNotes {
-		t.Errorf("%d notes are kept", strings.Count(got, "7"))
+	if got := read(bytes.Repeat(large(64512, 148, 7), 5000)); strings.Count(string(got), "7") != maxNotes {
+		t.Errorf("%d notes are kept", strings.Count(string(got), "7"))
 	}
 }
 

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"net/netip"
 	"slices"
 
 	"netclass.dev/routing"
@@ -11,60 +12,159 @@ func (j *judge) lastAnnouncer() {
 	if j.cfg.BGP == nil {
 		return
 	}
-	others := j.others()
 	var lonely []string
-	anything := ""
 	for i := range j.cfg.BGP.Upstreams {
 		u := &j.cfg.BGP.Upstreams[i]
-		if !slices.Contains(j.links, u.Link) || !j.tells(u.Name) {
+		if !slices.Contains(j.links, u.Link) {
 			continue
 		}
-		anything = u.Name
-		if u.Advertise.Services == nil {
-			continue
-		}
-		for k := range j.Inventory.Services {
-			svc := &j.Inventory.Services[k]
-			if !svc.Local || !u.Advertise.Services.Selects(svc) || !slices.Contains(svc.Nodes, j.Node) {
+		var last, why []string
+		for _, f := range routing.Families {
+			key := routing.SessionKey{Peer: u.Name, Family: f}
+			vips := told(j.State, key)
+			if len(vips) == 0 {
 				continue
 			}
-			if !slices.ContainsFunc(svc.Nodes, func(n string) bool { return slices.Contains(others, n) }) && !slices.Contains(lonely, svc.Name) {
-				lonely = append(lonely, svc.Name)
+			others := j.others(key)
+			if len(others.names()) == 0 {
+				last, why = append(last, vips...), append(why, others.why...)
+			} else if s := u.Advertise.Services; s != nil {
+				lonely = append(lonely, j.lonely(s, f, others.names())...)
 			}
 		}
-	}
-	switch {
-	case anything != "" && len(others) == 0:
-		j.add("no other node that is ready and not drained can announce to %s what this one does: bring one back first", anything)
-	case len(lonely) > 0:
-		j.add("this node alone has a ready endpoint of %s: let another one have one too", list(lonely))
-	}
-}
-
-// tells reports whether a router is told of anything.
-func (j *judge) tells(upstream string) bool {
-	return slices.ContainsFunc(j.Plan.Announce, func(o routing.Origin) bool { return o.To == upstream })
-}
-
-// others are the nodes that can take over what this one announces, as far as is
-// known: Ready, or by a nodes file those with a session, and not drained.
-func (j *judge) others() (names []string) {
-	up := map[string]bool{}
-	for i := range j.Peers {
-		if p := &j.Peers[i]; p.Session.State == routing.Established && !p.Neighbor.Upstream {
-			up[p.Neighbor.Key.Peer] = true
+		if len(last) > 0 {
+			j.add("this node is the last to announce %s to %s%s: bring another one back first", list(last), u.Name, inBrackets(list(unique(why))))
 		}
 	}
-	for i := range j.Inventory.Nodes {
-		n := &j.Inventory.Nodes[i]
-		if n.Name == j.Node || slices.Contains(j.Plan.Drained, n.Name) {
+	if len(lonely) > 0 {
+		j.add("this node alone has a ready endpoint of %s: let another one have one too", list(unique(lonely)))
+	}
+}
+
+// lonely names the Services that no other node can take.
+func (j *judge) lonely(asked *routing.Services, f routing.Family, others []string) (names []string) {
+	for k := range j.Inventory.Services {
+		svc := &j.Inventory.Services[k]
+		if !svc.Local || !asked.Selects(svc) || !slices.Contains(svc.Nodes, j.Node) ||
+			!slices.ContainsFunc(svc.Addresses, func(a netip.Addr) bool { return routing.FamilyOf(a) == f }) {
 			continue
 		}
-		if j.kube && !n.NotReady || !j.kube && up[n.Name] {
-			names = append(names, n.Name)
+		if !slices.ContainsFunc(svc.Nodes, func(n string) bool { return slices.Contains(others, n) }) {
+			names = append(names, svc.Name)
 		}
 	}
 	return names
+}
+
+// told lists what a router is told of here in one family.
+func told(s *routing.State, key routing.SessionKey) (vips []string) {
+	for i := range s.Plan.Announce {
+		if o := &s.Plan.Announce[i]; o.To == key.Peer && routing.FamilyOf(o.Prefix.Addr()) == key.Family {
+			vips = append(vips, o.Prefix.String())
+		}
+	}
+	return vips
+}
+
+// announcers are what is known of the other nodes and one session with a router.
+type announcers struct {
+	known   []string // these announce to it
+	unknown []string // these may: they are there, and do not say
+	why     []string // the others do not
+}
+
+// names are those that can take over, as far as is known.
+func (a *announcers) names() []string { return append(slices.Clone(a.known), a.unknown...) }
+
+// others says of each other node whether it announces to a router, as this one does.
+func (j *judge) others(key routing.SessionKey) (a announcers) {
+	sessions := j.sessions()
+	for i := range j.Inventory.Nodes {
+		n := &j.Inventory.Nodes[i]
+		if n.Name == j.Node {
+			continue
+		}
+		s := sessions[n.Name]
+		switch {
+		case slices.Contains(j.Plan.Drained, n.Name):
+			a.why = append(a.why, n.Name+" is drained")
+		case n.NotReady:
+			a.why = append(a.why, n.Name+" is not Ready")
+		case s.silent, !j.kube && !s.up:
+			a.why = append(a.why, "there is no BGP session with "+n.Name)
+		case s.notes.Has(routing.NoteRouter(key)):
+			a.known = append(a.known, n.Name)
+		case s.notes.Has(routing.NoteRouters):
+			a.why = append(a.why, n.Name+" announces nothing to "+key.String())
+		default:
+			a.unknown = append(a.unknown, n.Name)
+		}
+	}
+	return a
+}
+
+// meshed is what the sessions with another node tell.
+type meshed struct {
+	up     bool
+	silent bool // there should be one, and there is none
+	notes  routing.Notes
+}
+
+// sessions returns what the mesh tells of each other node. While the own link to them
+// is down, that there are no sessions tells nothing of them.
+func (j *judge) sessions() map[string]meshed {
+	of := map[string]meshed{}
+	for i := range j.Peers {
+		p := &j.Peers[i]
+		if p.Neighbor.Upstream {
+			continue
+		}
+		m := of[p.Neighbor.Key.Peer]
+		switch {
+		case p.Session.State == routing.Established && !p.Session.Doubt:
+			m.up = true
+			m.notes += " " + p.Notes
+		case p.Reason == "" && j.Kernel != nil && j.Kernel.Link(p.Neighbor.Link).Usable():
+			m.silent = true
+		}
+		of[p.Neighbor.Key.Peer] = m
+	}
+	for name, m := range of {
+		m.silent = m.silent && !m.up
+		of[name] = m
+	}
+	return of
+}
+
+// unknownAnnouncers says to which routers it is not known whether any other node
+// announces what a request takes back.
+func (j *judge) unknownAnnouncers() (said []string) {
+	if j.cfg.BGP == nil {
+		return nil
+	}
+	for i := range j.cfg.BGP.Upstreams {
+		u := &j.cfg.BGP.Upstreams[i]
+		for _, f := range routing.Families {
+			key := routing.SessionKey{Peer: u.Name, Family: f}
+			if !slices.Contains(j.links, u.Link) || len(told(j.State, key)) == 0 {
+				continue
+			}
+			if a := j.others(key); len(a.known) == 0 && len(a.unknown) > 0 {
+				said = append(said, "whether another node announces to "+key.String()+" is not known, as "+list(a.unknown)+" cannot say: if none does, its addresses are gone; look at the router first")
+			}
+		}
+	}
+	return said
+}
+
+// unique leaves out what has been said.
+func unique(texts []string) (once []string) {
+	for _, t := range texts {
+		if !slices.Contains(once, t) {
+			once = append(once, t)
+		}
+	}
+	return once
 }
 
 // toRouters counts the prefixes that routers are told of and a request takes back.

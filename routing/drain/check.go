@@ -52,6 +52,13 @@ type judge struct {
 	reasons []string
 }
 
+// judgeOf returns the judge of a request, where no lock has been won.
+func judgeOf(s *routing.State, req *routing.DrainRequest) *judge {
+	j := &judge{State: s, cfg: s.Config.Config, req: req, links: drainable(s, req)}
+	j.kube = j.cfg != nil && j.cfg.Cluster != nil && j.cfg.Cluster.Kubernetes != nil
+	return j
+}
+
 func (j *judge) add(format string, args ...any) {
 	j.reasons = append(j.reasons, fmt.Sprintf(format, args...))
 }
@@ -59,7 +66,8 @@ func (j *judge) add(format string, args ...any) {
 // unsafe names every reason why this node must not be drained now. Once the lock has
 // been won, others that drain are no longer one.
 func unsafe(s *routing.State, req *routing.DrainRequest, kube, locked bool) []string {
-	j := &judge{State: s, cfg: s.Config.Config, req: req, kube: kube, locked: locked, links: drainable(s, req)}
+	j := judgeOf(s, req)
+	j.kube, j.locked = kube, locked
 	if j.cfg == nil || len(j.links) == 0 {
 		return nil
 	}

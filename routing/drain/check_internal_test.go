@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // twoNodes is what k8s-1 of two healthy nodes sees, of which both announce a network
 // and a Service to a router.
 func twoNodes(kube bool) *routing.State {
-	s := &routing.State{Node: "k8s-1", Plan: &routing.Plan{}, Kernel: &routing.Kernel{}}
+	s := &routing.State{Node: "k8s-1", Plan: &routing.Plan{}, Kernel: &routing.Kernel{Links: []routing.Link{{Name: "pod0", Up: true, Carrier: true}}}}
 	s.Config.Config = &routing.Config{
 		Classes: []routing.Class{{Name: "pod-pod", Link: "pod0"}, {Name: "world-pod", Link: "ingress0"}},
 		Tables: []routing.Table{{Name: "pods", ID: 47, Routes: routing.Sources{
@@ -27,17 +28,24 @@ func twoNodes(kube bool) *routing.State {
 	}
 	s.Inventory = routing.Inventory{Synced: true, Source: "test", Nodes: []routing.Node{
 		{Name: "k8s-1", UID: "one", Protected: true}, {Name: "k8s-2", UID: "two", Protected: true},
-	}, Services: []routing.Service{{Name: "shop/web", Local: true, Labels: map[string]string{"a": "b"}, Nodes: []string{"k8s-1", "k8s-2"}}}}
-	s.Plan.Announce = []routing.Origin{{Announcement: routing.Announcement{To: "udm"}}}
+	}, Services: []routing.Service{{Name: "shop/web", Local: true, Labels: map[string]string{"a": "b"}, Nodes: []string{"k8s-1", "k8s-2"}, Addresses: []netip.Addr{netip.MustParseAddr("10.47.64.7")}}}}
+	s.Plan.Announce = []routing.Origin{{Announcement: routing.Announcement{To: "udm", Prefix: netip.MustParsePrefix("10.47.64.0/24")}}}
 	if kube {
 		s.Inventory.Drain = &routing.DrainLease{Version: "1"}
 	}
 	key := routing.SessionKey{Peer: "k8s-2", Family: routing.IPv4}
 	s.Peers = []routing.PeerStatus{
-		{Neighbor: routing.Neighbor{Key: key}, Session: routing.Session{Key: key, State: routing.Established}},
+		{Neighbor: routing.Neighbor{Key: key, Link: "pod0"}, Session: routing.Session{Key: key, State: routing.Established}},
 		{Neighbor: routing.Neighbor{Key: routing.SessionKey{Peer: "udm"}, Upstream: true}},
 	}
 	return s
+}
+
+var udm4 = routing.NoteRouter(routing.SessionKey{Peer: "udm", Family: routing.IPv4})
+
+// noted has k8s-2 say something of itself.
+func noted(s *routing.State, notes ...uint32) {
+	s.Peers[0].Notes = routing.Notes(strings.Trim(fmt.Sprint(notes), "[]"))
 }
 
 // TestUnsafe: each thing that makes a drain unsafe is named with its node and what to
@@ -56,11 +64,11 @@ func TestUnsafe(t *testing.T) {
 		{"nobody", 0, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes = s.Inventory.Nodes[1:] }, []string{`"k8s-1" is not in test`}},
 		{"no UID", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[0].UID = "" }, []string{"UID of Node k8s-1"}},
 		{"marker", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Plan.Drained = []string{"k8s-2"} },
-			[]string{"k8s-2 is drained", "no other node that is ready and not drained"}},
+			[]string{"k8s-2 is drained", "this node is the last to announce 10.47.64.0/24 to udm (k8s-2 is drained): bring another one back first"}},
 		{"held", kube, func(s *routing.State, _ *routing.DrainRequest) {
 			s.Inventory.Drain.Holder, s.Plan.Drained = "two/x", []string{"k8s-2"}
 			s.Inventory.Drain.Status = &routing.DrainStatus{Request: routing.DrainRequest{Node: "k8s-2", By: "uid 7", Reason: "fan"}, Since: time.Unix(0, 0), Progress: routing.DrainProgress{Phase: routing.DrainDone}}
-		}, []string{`k8s-2 is drained since 1970-01-01T00:00:00Z (by uid 7, "fan"): undrain it first, or take the lock from it by --force --holder k8s-2`, "no other node"}},
+		}, []string{`k8s-2 is drained since 1970-01-01T00:00:00Z (by uid 7, "fan"): undrain it first, or take the lock from it by --force --holder k8s-2`, "this node is the last to announce"}},
 		{"held by who is gone", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Holder = "three/x" }, nil},
 		{"held by us", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Holder = "one/x" }, nil},
 		{"no lease yet", kube, func(s *routing.State, _ *routing.DrainRequest) {
@@ -68,7 +76,7 @@ func TestUnsafe(t *testing.T) {
 		}, nil},
 		{"lease gone", kube, func(s *routing.State, _ *routing.DrainRequest) {
 			s.Inventory.Drain, s.Plan.Drained = &routing.DrainLease{Unusable: "not there"}, []string{"k8s-2"}
-		}, []string{"k8s-2 is drained, or about to be (the drain lease is gone, but said so)", "no other node"}},
+		}, []string{"k8s-2 is drained, or about to be (the drain lease is gone, but said so)", "this node is the last to announce"}},
 		{"lease not read", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain = nil }, []string{"kube-system/netclass-drain has not been read"}},
 		{"bad lease", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Drain.Unusable = "garbage" }, []string{"garbage"}},
 		{"cordoned", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[1].Cordoned = true }, []string{"k8s-2 is protected by drain.protect.selector, and cordoned"}},
@@ -77,7 +85,7 @@ func TestUnsafe(t *testing.T) {
 		}, nil},
 		{"not Ready", kube, func(s *routing.State, req *routing.DrainRequest) {
 			req.Cordon, s.Inventory.Nodes[1].NotReady = true, true
-		}, []string{"k8s-2 is protected by drain.protect.selector, and not Ready", "no other node that is ready"}},
+		}, []string{"k8s-2 is protected by drain.protect.selector, and not Ready", "this node is the last to announce"}},
 		{"not protected", kube, func(s *routing.State, _ *routing.DrainRequest) {
 			s.Inventory.Nodes[1].Protected, s.Inventory.Nodes[1].Cordoned = false, true
 		}, nil},
@@ -85,14 +93,36 @@ func TestUnsafe(t *testing.T) {
 			s.Inventory.Nodes[0].Protected, s.Inventory.Nodes[1].Cordoned = false, true
 		}, []string{"k8s-2 is protected by drain.protect.selector, and cordoned: uncordon it first"}},
 		{"silent", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Peers[0].Session.State = routing.Active },
-			[]string{"no BGP session with k8s-2", "no other node that is ready"}},
-		{"doubt", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Peers[0].Session.Doubt = true }, []string{"no BGP session with k8s-2"}},
+			[]string{"no BGP session with k8s-2", "this node is the last to announce"}},
+		{"doubt", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Peers[0].Session.Doubt = true },
+			[]string{"no BGP session with k8s-2", "this node is the last to announce"}},
 		{"no mesh", mesh, func(s *routing.State, _ *routing.DrainRequest) { s.Config.Config.BGP.Mesh = nil }, []string{"neither a Kubernetes API nor a BGP mesh"}},
 		{"last announcer", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Services[0].Nodes = []string{"k8s-1"} },
 			[]string{"this node alone has a ready endpoint of shop/web"}},
 		{"last that is Ready", kube, func(s *routing.State, _ *routing.DrainRequest) {
 			s.Inventory.Nodes[1].Protected, s.Inventory.Nodes[1].NotReady = false, true
-		}, []string{"no other node that is ready"}},
+		}, []string{"this node is the last to announce"}},
+		{"silent, though Ready", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Peers[0].Session.State = routing.Active
+		}, []string{"this node is the last to announce 10.47.64.0/24 to udm (there is no BGP session with k8s-2): bring another one back first"}},
+		{"own mesh link down", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Peers[0].Session.State, s.Kernel.Links[0].Carrier = routing.Active, false
+		}, nil},
+		{"one family of two", 0, func(s *routing.State, _ *routing.DrainRequest) {
+			six := s.Peers[0]
+			six.Neighbor.Key.Family, six.Session = routing.IPv6, routing.Session{State: routing.Active}
+			s.Peers = append(s.Peers, six)
+		}, nil},
+		{"announces", 0, func(s *routing.State, _ *routing.DrainRequest) { noted(s, routing.NoteRouters, udm4) }, nil},
+		{"does not announce", 0, func(s *routing.State, _ *routing.DrainRequest) { noted(s, routing.NoteRouters) },
+			[]string{"this node is the last to announce 10.47.64.0/24 to udm (k8s-2 announces nothing to udm/ipv4): bring another one back first"}},
+		{"announces in the other family", 0, func(s *routing.State, _ *routing.DrainRequest) {
+			noted(s, routing.NoteRouters, routing.NoteRouter(routing.SessionKey{Peer: "udm", Family: routing.IPv6}))
+		}, []string{"k8s-2 announces nothing to udm/ipv4"}},
+		{"does not announce, no class of it", 0, func(s *routing.State, req *routing.DrainRequest) {
+			req.Classes = []string{"pod-pod"}
+			noted(s, routing.NoteRouters)
+		}, nil},
 		{"no announcer", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Services[0].Nodes = []string{"k8s-2"} }, nil},
 		{"other class", kube, func(s *routing.State, req *routing.DrainRequest) {
 			req.Classes, s.Inventory.Services[0].Nodes = []string{"pod-pod"}, []string{"k8s-1"}
@@ -194,7 +224,7 @@ func TestCostsOfRouters(t *testing.T) {
 	s.Config.Config.BGP.Upstreams[0].Import = []routing.Import{{Networks: []string{"corp"}, Table: "pods"}}
 	s.Kernel.Routes = []routing.Route{{Table: 47, Dst: netip.MustParsePrefix("10.50.0.0/16"), Metric: routing.MetricImport, Link: "ingress0", Protocol: 147}}
 	s.Peers[1].Neighbor.Link = "ingress0"
-	const look = "if no other node's session with the router is up, its addresses are gone: look at the router first"
+	const look = "whether another node announces to udm/ipv4 is not known, as k8s-2 cannot say: if none does, its addresses are gone; look at the router first"
 	for _, tc := range []struct {
 		req        routing.DrainRequest
 		want, left string
@@ -214,8 +244,33 @@ func TestCostsOfRouters(t *testing.T) {
 			t.Errorf("%+v: not watched %q", tc.req, left)
 		}
 	}
+	noted(s, routing.NoteRouters, udm4)
+	if said := costs(s, &routing.DrainRequest{}); slices.Contains(said, look) {
+		t.Errorf("another node says that it announces: %q", said)
+	}
 	s.Peers[1].Session.State = routing.Established
 	if text := strings.Join(costs(s, &routing.DrainRequest{}), "\n"); strings.Contains(text, "no session with udm") {
 		t.Errorf("its session is up: %s", text)
+	}
+}
+
+// TestCostsOfVIPTable: the pods' way out is named once, and replies that have a table of
+// their own are not taken for pods.
+func TestCostsOfVIPTable(t *testing.T) {
+	s := twoNodes(true)
+	tables := &s.Config.Config.Tables
+	(*tables)[0].Rules = []routing.Selector{{From: "pods"}}
+	*tables = append(*tables, routing.Table{Name: "vips", ID: 48, Rules: []routing.Selector{{From: "loadBalancers"}}, Routes: routing.Sources{Default: &routing.Default{Link: "ingress0"}}})
+	all := netip.MustParsePrefix("0.0.0.0/0")
+	s.Kernel.Routes = []routing.Route{{Table: 47, Dst: all, Link: "ingress0"}, {Table: 48, Dst: all, Link: "ingress0"}, {Table: routing.MainID, Dst: all, Link: "mgmt0"}}
+	want := []string{
+		"pods reach the world by mgmt0 instead of ingress0; connections that are masqueraded on ingress0 are reset",
+		"what is still answered from loadBalancers leaves by mgmt0 instead of ingress0",
+	}
+	if got := costs(s, &routing.DrainRequest{})[:2]; !slices.Equal(got, want) {
+		t.Errorf("said %q", got)
+	}
+	if got := costs(s, &routing.DrainRequest{KeepEgress: true})[:2]; !strings.HasPrefix(got[0], "the way out stays on ingress0") || strings.Contains(got[1], "ingress0, as asked") {
+		t.Errorf("with the way out kept: %q", got)
 	}
 }

@@ -16,21 +16,18 @@ func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
 	for i := range cfg.Tables {
 		t := &cfg.Tables[i]
 		if d := t.Routes.Default; d != nil && slices.Contains(links, d.Link) && hasDefault(s, t.ID, d.Link) {
-			if req.KeepEgress {
-				said = append(said, fmt.Sprintf("the pods' way out stays on %s, as asked for: that link is not free", d.Link))
-			} else {
-				said = append(said, fmt.Sprintf("pods reach the world by %s instead of %s; connections that are masqueraded on %s are reset", mainDefault(s), d.Link, d.Link))
-			}
+			said = append(said, egressCosts(s, req, t)...)
 		}
 	}
+	said = unique(said) // two tables may have one link
 	for _, link := range cfg.ImportLinks("") {
 		if n := imported(s, link); n > 0 && slices.Contains(links, link) {
 			said = append(said, importCost(s, req, link, n))
 		}
 	}
 	if n := toRouters(s, req); n > 0 {
-		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)),
-			"if no other node's session with the router is up, its addresses are gone: look at the router first")
+		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)))
+		said = append(said, judgeOf(s, req).unknownAnnouncers()...)
 	}
 	said = append(said, downRouters(s, links)...)
 	for i := range cfg.Tables {
@@ -47,6 +44,26 @@ func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
 	}
 	if names := along(cfg, req.Classes, links); len(names) > 0 {
 		said = append(said, fmt.Sprintf("what is on the same links is taken out too: %s", list(names)))
+	}
+	return said
+}
+
+// egressCosts says what it costs that the default of a table goes: of pods, and of
+// what else is looked up there, as the replies of load balancer addresses.
+func egressCosts(s *routing.State, req *routing.DrainRequest, t *routing.Table) (said []string) {
+	link := t.Routes.Default.Link
+	if req.KeepEgress {
+		return []string{fmt.Sprintf("the way out stays on %s, as asked for: that link is not free", link)}
+	}
+	pods := len(t.Rules) == 0 // somebody else's lead there
+	for _, r := range t.Rules {
+		if pods = pods || r.From == "" || r.From == "pods"; r.From != "" && r.From != "pods" {
+			said = append(said, fmt.Sprintf("what is still answered from %s leaves by %s instead of %s", r.From, mainDefault(s), link))
+		}
+	}
+	if pods {
+		text := fmt.Sprintf("pods reach the world by %s instead of %s; connections that are masqueraded on %s are reset", mainDefault(s), link, link)
+		said = append([]string{text}, said...)
 	}
 	return said
 }

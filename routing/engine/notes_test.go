@@ -43,3 +43,24 @@ func TestNotesOfRouters(t *testing.T) {
 		noted(false, "session down")
 	})
 }
+
+// TestNotesOfPeers: what a node says of itself is shown while its session is up.
+func TestNotesOfPeers(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(seedConfig(t))
+		r.establish("k8s-2", "k8s-3")
+		r.session("k8s-2", v4, func(s *routing.Session) { s.Paths[0].Notes = "0 7" })
+		r.wait(time.Second)
+		if n := r.peer("k8s-2", v4).Notes; n != "0 7" || !n.Has(7) || n.Has(1) || n.Has(70) {
+			t.Errorf("notes %q", n)
+		}
+		if n := r.peer("k8s-3", v4).Notes; n != "" {
+			t.Errorf("k8s-3 has said %q", n)
+		}
+		r.down("k8s-2", v4, routing.CauseConnection) // its paths are held
+		r.wait(time.Second)
+		if n := r.peer("k8s-2", v4).Notes; n != "" {
+			t.Errorf("after the session %q", n)
+		}
+	})
+}

@@ -124,9 +124,6 @@ func (ss *sessions) update(ctx context.Context, now time.Time, reported []routin
 			s.drop()
 		}
 		ss.attend(ctx, s)
-		if s.neighbor.Upstream && s.neighbor.MaxPrefixes == 0 {
-			continue // nothing may come from it
-		}
 		p := routing.Peering{Key: key, Paths: s.paths, Synced: s.synced, Held: s.held, Why: s.why()}
 		if s.up {
 			p.RouterID = s.lastSeen.RouterID

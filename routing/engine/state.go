@@ -144,7 +144,7 @@ func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 		if s == nil {
 			continue
 		}
-		peers[i].Session = s.lastSeen
+		peers[i].Session, peers[i].Notes = s.lastSeen, notes(s.lastSeen.Paths)
 		peers[i].Session.Paths = nil
 		if s.silent {
 			peers[i].Reason, peers[i].Aside = e.silent(p, s), uint32(len(s.paths))
@@ -154,6 +154,16 @@ func (e *Engine) peers(p *routing.Plan) []routing.PeerStatus {
 		}
 	}
 	return peers
+}
+
+// notes returns what a node says of itself, with each of its paths alike.
+func notes(paths []routing.Path) routing.Notes {
+	for i := range paths {
+		if n := paths[i].Notes; n != "" {
+			return n
+		}
+	}
+	return ""
 }
 
 // silent says why the paths of a session that is up are left aside. Where our own

@@ -12,7 +12,7 @@ import (
 
 // What each step of a drain changes, in one family and for the peers.
 func TestDrainSteps(t *testing.T) {
-	const mesh4 = "10.244.1.0/24 to mesh via 10.48.0.1"
+	const mesh4 = "10.244.1.0/24 to mesh via 10.48.0.1 [64512:148:0]"
 	const toRouter4 = "10.47.64.0/24 to udm via 10.47.0.1"
 	for _, tc := range []struct {
 		step      routing.DrainStep

@@ -23,6 +23,7 @@ func (m *maker) speak() {
 	for i := range b.Upstreams {
 		m.upstream(b, &b.Upstreams[i])
 	}
+	m.notes(b)
 	s := m.plan.Speak
 	slices.SortStableFunc(m.plan.Announce, func(x, y routing.Origin) int {
 		return cmp.Or(cmp.Compare(x.To, y.To), x.Prefix.Compare(y.Prefix))

@@ -112,3 +112,46 @@ func TestMarkerOfBIRD(t *testing.T) {
 	eventually(t, 10*time.Second, hasPaths(s, key(b, routing.IPv4),
 		routing.Path{Prefix: routing.DrainMarker(b.v4, routing.IPv4), NextHop: b.v4, NoAdvertise: true}, routing.Path{Prefix: b.cidr(routing.IPv4), NextHop: b.v4}))
 }
+
+// What a node notes of itself reaches the others with its pod CIDR. To a BIRD it is
+// nothing, also when it changes: the route stays where it is.
+func TestNotes(t *testing.T) {
+	l := newLAN(t)
+	a, b, c := l.host(1), l.host(2), l.host(3)
+	b.birdWith(intoKernel, asn, birdPeer{to: a, asn: asn})
+	sa, sc := a.speaker(), c.speaker()
+	said := func(notes ...uint32) *routing.Speak {
+		want := a.speak(b, c)
+		for i := range want.Announce {
+			for _, n := range notes {
+				want.Announce[i].Communities = append(want.Announce[i].Communities, routing.NoteCommunity(asn, n))
+			}
+			want.Announce[i].Communities = append(want.Announce[i].Communities, "64999:148:7", "64512:149:7")
+		}
+		return want
+	}
+	router := routing.NoteRouter(routing.SessionKey{Peer: "udm", Family: routing.IPv6})
+	set(t, sa, said(routing.NoteRouters))
+	set(t, sc, c.speak(a))
+	path := func(f routing.Family, notes routing.Notes) func() string {
+		return hasPaths(sc, key(a, f), routing.Path{Prefix: a.cidr(f), NextHop: a.addr(f), Notes: notes})
+	}
+	for _, f := range routing.Families {
+		eventually(t, 15*time.Second, path(f, "0"))
+		eventually(t, 15*time.Second, func() string {
+			if all := b.MustIP(t, "route show") + b.MustIP(t, "-6 route show"); !strings.Contains(all, a.cidr(f).String()+" ") {
+				return all
+			}
+			return ""
+		})
+	}
+	routes := b.MustIP(t, "route show") + b.MustIP(t, "-6 route show")
+	set(t, sa, said(routing.NoteRouters, router))
+	for _, f := range routing.Families {
+		eventually(t, 3*time.Second, path(f, routing.Notes(fmt.Sprintf("0 %d", router))))
+	}
+	time.Sleep(time.Second)
+	if now := b.MustIP(t, "route show") + b.MustIP(t, "-6 route show"); now != routes {
+		t.Errorf("routes of BIRD before:\n%s\nafter:\n%s", routes, now)
+	}
+}

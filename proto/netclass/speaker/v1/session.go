@@ -47,7 +47,7 @@ func FromSession(s *routing.Session) []*Report {
 		n := min(len(paths), pathsPerReport)
 		part.Paths = make([]*Path, n)
 		for i, p := range paths[:n] {
-			part.Paths[i] = &Path{Prefix: prefixMessage(p.Prefix), NextHop: addrBytes(p.NextHop), NoAdvertise: p.NoAdvertise}
+			part.Paths[i] = &Path{Prefix: prefixMessage(p.Prefix), NextHop: addrBytes(p.NextHop), NoAdvertise: p.NoAdvertise, Notes: string(p.Notes)}
 		}
 		paths = paths[n:]
 		part.Last = len(paths) == 0
@@ -132,6 +132,6 @@ func pathFrom(f routing.Family, m *Path) (p routing.Path, err error) {
 	if routing.FamilyOf(p.Prefix.Addr()) != f {
 		return p, fmt.Errorf("prefix %s of the other family", p.Prefix)
 	}
-	p.NoAdvertise = m.GetNoAdvertise()
+	p.NoAdvertise, p.Notes = m.GetNoAdvertise(), routing.Notes(m.GetNotes())
 	return p, nil
 }

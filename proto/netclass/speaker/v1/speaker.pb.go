@@ -1190,10 +1190,12 @@ func (x *Session) GetRouterId() []byte {
 
 // Path is a prefix that the peer announced.
 type Path struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefix        *Prefix                `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	NextHop       []byte                 `protobuf:"bytes,2,opt,name=next_hop,json=nextHop,proto3" json:"next_hop,omitempty"`
-	NoAdvertise   bool                   `protobuf:"varint,3,opt,name=no_advertise,json=noAdvertise,proto3" json:"no_advertise,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Prefix      *Prefix                `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	NextHop     []byte                 `protobuf:"bytes,2,opt,name=next_hop,json=nextHop,proto3" json:"next_hop,omitempty"`
+	NoAdvertise bool                   `protobuf:"varint,3,opt,name=no_advertise,json=noAdvertise,proto3" json:"no_advertise,omitempty"`
+	// What the peer's netclassd says of its node, as numbers separated by spaces.
+	Notes         string `protobuf:"bytes,4,opt,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1247,6 +1249,13 @@ func (x *Path) GetNoAdvertise() bool {
 		return x.NoAdvertise
 	}
 	return false
+}
+
+func (x *Path) GetNotes() string {
+	if x != nil {
+		return x.Notes
+	}
+	return ""
 }
 
 var File_netclass_speaker_v1_speaker_proto protoreflect.FileDescriptor
@@ -1340,11 +1349,12 @@ const file_netclass_speaker_v1_speaker_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x0fpeerRestartTime\x12\x1a\n" +
 	"\breceived\x18\v \x01(\rR\breceived\x12\x14\n" +
 	"\x05doubt\x18\f \x01(\bR\x05doubt\x12\x1b\n" +
-	"\trouter_id\x18\r \x01(\fR\brouterId\"y\n" +
+	"\trouter_id\x18\r \x01(\fR\brouterId\"\x8f\x01\n" +
 	"\x04Path\x123\n" +
 	"\x06prefix\x18\x01 \x01(\v2\x1b.netclass.speaker.v1.PrefixR\x06prefix\x12\x19\n" +
 	"\bnext_hop\x18\x02 \x01(\fR\anextHop\x12!\n" +
-	"\fno_advertise\x18\x03 \x01(\bR\vnoAdvertiseB2Z0netclass.dev/proto/netclass/speaker/v1;speakerv1b\x06proto3"
+	"\fno_advertise\x18\x03 \x01(\bR\vnoAdvertise\x12\x14\n" +
+	"\x05notes\x18\x04 \x01(\tR\x05notesB2Z0netclass.dev/proto/netclass/speaker/v1;speakerv1b\x06proto3"
 
 var (
 	file_netclass_speaker_v1_speaker_proto_rawDescOnce sync.Once

@@ -72,7 +72,7 @@ func TestSessionRoundTrip(t *testing.T) {
 		for i := range n {
 			want.Paths = append(want.Paths, routing.Path{
 				Prefix:  netip.MustParsePrefix(fmt.Sprintf("fd00:10:%x::/48", i)),
-				NextHop: netip.MustParseAddr("fd00:48::2"), NoAdvertise: i%3 == 0,
+				NextHop: netip.MustParseAddr("fd00:48::2"), NoAdvertise: i%3 == 0, Notes: []routing.Notes{"", "0 1"}[i%2],
 			})
 		}
 		var b bytes.Buffer
