@@ -119,3 +119,42 @@ func (l *lease) failing(f func(call int, write bool) (before, after error)) {
 	defer l.mu.Unlock()
 	l.fail, l.calls = f, 0
 }
+
+// named returns a lease as this node reaches it; of no name that of its configuration.
+func (n *node) named(name string) *view {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.w.other; name == l.name || name == "" && n.moved {
+		return &view{l, n.skew}
+	}
+	return &view{n.w.lease, n.skew}
+}
+
+// setClock has what a node writes dated by a clock that is so far off.
+func (n *node) setClock(skew time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.skew = skew
+}
+
+// file has the configuration name a nodes file instead of the API, or the API again.
+func (n *node) file(on bool) {
+	n.mu.Lock()
+	n.filed = on
+	n.mu.Unlock()
+	n.engine.look()
+}
+
+func (n *node) byFile() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.filed
+}
+
+// move has the configuration name the other lease, or the first again.
+func (n *node) move(other bool) {
+	n.mu.Lock()
+	n.moved = other
+	n.mu.Unlock()
+	n.engine.look()
+}

@@ -221,45 +221,6 @@ func (n *node) start() {
 	go func() { defer close(n.done); n.drainer.Run(ctx) }()
 }
 
-// named returns a lease as this node reaches it; of no name that of its configuration.
-func (n *node) named(name string) *view {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if l := n.w.other; name == l.name || name == "" && n.moved {
-		return &view{l, n.skew}
-	}
-	return &view{n.w.lease, n.skew}
-}
-
-// setClock has what a node writes dated by a clock that is so far off.
-func (n *node) setClock(skew time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.skew = skew
-}
-
-// file has the configuration name a nodes file instead of the API, or the API again.
-func (n *node) file(on bool) {
-	n.mu.Lock()
-	n.filed = on
-	n.mu.Unlock()
-	n.engine.look()
-}
-
-func (n *node) byFile() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.filed
-}
-
-// move has the configuration name the other lease, or the first again.
-func (n *node) move(other bool) {
-	n.mu.Lock()
-	n.moved = other
-	n.mu.Unlock()
-	n.engine.look()
-}
-
 // end ends the drainer as SIGTERM does.
 func (n *node) end() {
 	if n.stop != nil {
@@ -297,60 +258,6 @@ func (n *node) traffic(link string, packets uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.busy[link] = packets
-}
-
-// propagation is how long a marker takes from node to node.
-const propagation = 50 * time.Millisecond
-
-// mark has the others hear a node's marker, or that it is withdrawn.
-func (w *world) mark(n *node, on bool) {
-	time.AfterFunc(propagation, func() {
-		for _, o := range w.nodes {
-			if live, _ := o.seen(); o != n && live != nil && live.heard(n.name, on) {
-				live.look()
-			}
-		}
-	})
-}
-
-// hello has a node and the others tell each other of their markers, as when their
-// sessions come up.
-func (w *world) hello(n *node) {
-	w.news()
-	if w.lease != nil {
-		return
-	}
-	w.mark(n, n.engine.now().Marker)
-	for _, o := range w.nodes {
-		if live, _ := o.seen(); o != n && live != nil {
-			w.mark(o, live.now().Marker)
-		}
-	}
-}
-
-// news has every node look at its sessions.
-func (w *world) news() {
-	time.AfterFunc(propagation, func() {
-		for _, o := range w.nodes {
-			if live, _ := o.seen(); live != nil {
-				live.look()
-			}
-		}
-	})
-}
-
-// heard takes in that a peer has a marker or not, and whether that is news.
-func (e *engine) heard(name string, on bool) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if slices.Contains(e.markers, name) == on {
-		return false
-	}
-	e.markers = slices.DeleteFunc(slices.Clone(e.markers), func(s string) bool { return s == name })
-	if on {
-		e.markers = append(e.markers, name)
-	}
-	return true
 }
 
 // kill ends the goroutine that calls it, as kill -9 ends a process.
