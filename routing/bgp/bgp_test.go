@@ -36,6 +36,9 @@ func TestInternals(t *testing.T) {
 			t.Errorf("record of %s: %v", addr, conf)
 			return
 		}
+		if !boundOpen(s, addr) {
+			t.Error("the time for the OPEN is not bounded")
+		}
 		adjust(conf, routing.OpenSent, true)
 		restarting := conf.GracefulRestart.State.LocalRestarting
 		adjust(conf, routing.OpenConfirm, true)

@@ -38,6 +38,10 @@ type callee struct {
 	port uint16
 	ttl  int                // of our packets; 0: the system's
 	stop context.CancelFunc // ends the attempts under way; nil: there are none
+
+	attempt *attempt  // the one that is on its way, or being handed over
+	entered time.Time // when the neighbour's own connection was last let in
+	waiting bool      // one of its own waits to be let in
 }
 
 // patience is for how many retries a neighbour that is to dial is waited for.
@@ -118,7 +122,8 @@ func (d *dialer) state(addr string, to routing.SessionState) {
 	if to == routing.Active {
 		var ctx context.Context
 		ctx, t.stop = context.WithCancel(context.Background())
-		go d.keepDialing(ctx, addr, *t)
+		t.entered = time.Time{}
+		go d.keepDialing(ctx, addr, t)
 	}
 }
 
@@ -131,10 +136,13 @@ func (t *callee) halt() {
 
 // keepDialing dials until the session moves on. A connection that GoBGP does not
 // take leaves the session where it is: then it is dialled again.
-func (d *dialer) keepDialing(ctx context.Context, addr string, t callee) {
+func (d *dialer) keepDialing(ctx context.Context, addr string, t *callee) {
+	d.mu.Lock()
+	n := *t // its timers may change
+	d.mu.Unlock()
 	for first := true; ; first = false {
-		if waits := d.waits(&t); waits || !first {
-			wait := time.NewTimer(t.rest(waits))
+		if waits := d.waits(&n); waits || !first {
+			wait := time.NewTimer(n.rest(waits))
 			select {
 			case <-ctx.Done():
 				wait.Stop()
@@ -142,18 +150,24 @@ func (d *dialer) keepDialing(ctx context.Context, addr string, t callee) {
 			case <-wait.C:
 			}
 		}
-		conn, err := t.dial(ctx, cmp.Or(max(t.Timers.ConnectRetry, 0), defaultConnectRetry))
+		a := d.begin(ctx, t)
+		if a == nil {
+			continue // or ctx is over, as the wait finds
+		}
+		conn, err := n.dial(a.ctx, cmp.Or(max(n.Timers.ConnectRetry, 0), defaultConnectRetry))
+		a.settle(conn)
 		switch {
 		case err == nil:
-			d.lines.add(&t.Neighbor, conn)
+			d.lines.add(&n.Neighbor, conn)
 			select {
 			case d.accept <- conn:
 			case <-ctx.Done():
 				conn.Close()
 			}
-		case ctx.Err() == nil:
+		case a.ctx.Err() == nil:
 			d.failed(addr, err)
 		}
+		d.end(t, a)
 	}
 }
 

@@ -3,6 +3,7 @@ package bgp
 import (
 	"net"
 	"reflect"
+	"time"
 	"unsafe"
 
 	api "github.com/osrg/gobgp/v3/api"
@@ -37,25 +38,48 @@ func outgoing(s *server.BgpServer, addr string) (peer unsafe.Pointer, q queue) {
 // neighborField returns GoBGP's own object for a neighbour, and a field of its
 // state machine as a T; nil when there is none.
 func neighborField[T any](s *server.BgpServer, addr, name string) (peer unsafe.Pointer, field T) {
-	peers := reflect.ValueOf(s).Elem().FieldByName("neighborMap")
-	if peers.Kind() != reflect.Map {
-		return nil, field
-	}
-	p := peers.MapIndex(reflect.ValueOf(addr))
-	if p.Kind() != reflect.Pointer || p.IsNil() {
-		return nil, field
-	}
-	fsm := p.Elem().FieldByName("fsm")
-	if fsm.Kind() != reflect.Pointer || fsm.IsNil() {
-		return nil, field
-	}
-	f := fsm.Elem().FieldByName(name)
+	peer, f := neighborPlace(s, addr, name)
 	if f.Kind() != reflect.Pointer || f.IsNil() {
 		return nil, field
 	}
 	// A private field cannot be read but where it is.
 	field, _ = reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Interface().(T)
-	return p.UnsafePointer(), field
+	return peer, field
+}
+
+// neighborPlace returns GoBGP's own object for a neighbour, and where it has a field
+// of its state machine; nil when there is none.
+func neighborPlace(s *server.BgpServer, addr, name string) (peer unsafe.Pointer, place reflect.Value) {
+	peers := reflect.ValueOf(s).Elem().FieldByName("neighborMap")
+	if peers.Kind() != reflect.Map {
+		return nil, place
+	}
+	p := peers.MapIndex(reflect.ValueOf(addr))
+	if p.Kind() != reflect.Pointer || p.IsNil() {
+		return nil, place
+	}
+	fsm := p.Elem().FieldByName("fsm")
+	if fsm.Kind() != reflect.Pointer || fsm.IsNil() {
+		return nil, place
+	}
+	return p.UnsafePointer(), fsm.Elem().FieldByName(name)
+}
+
+// openTime is how long a peer that is connected has for its OPEN. RFC 4271 §8.2.2
+// suggests four minutes: as long as a session would be away after its peer has lost
+// power with the connection just made, or has had another TTL security or password
+// for a while, since what it dials itself meanwhile is refused.
+const openTime = 10 * time.Second
+
+// boundOpen sets that time, and reports whether it could. GoBGP calls it (through
+// its log) with the neighbour's lock held, before the new state acts.
+func boundOpen(s *server.BgpServer, addr string) bool {
+	_, f := neighborPlace(s, addr, "opensentHoldTime")
+	if f.Kind() != reflect.Float64 {
+		return false
+	}
+	*(*float64)(unsafe.Pointer(f.UnsafeAddr())) = openTime.Seconds()
+	return true
 }
 
 // acceptChannel returns where GoBGP keeps the channel of accepted connections.

@@ -32,6 +32,7 @@ const (
 type door struct {
 	accept chan<- *net.TCPConn // GoBGP's, of accepted connections
 	lines  *lines
+	dialer *dialer
 
 	listeners []*listener
 	unbound   []unbound
@@ -57,8 +58,8 @@ type unbound struct {
 	busy bool // another socket has it
 }
 
-func newDoor(l *lines, accept chan<- *net.TCPConn) *door {
-	return &door{accept: accept, lines: l, expected: make(map[netip.Addr]*routing.Neighbor)}
+func newDoor(l *lines, d *dialer, accept chan<- *net.TCPConn) *door {
+	return &door{accept: accept, lines: l, dialer: d, expected: make(map[netip.Addr]*routing.Neighbor)}
 }
 
 // listen listens on the wanted addresses and no others. A link that was deleted
@@ -171,9 +172,20 @@ func (d *door) serve(l *listener) {
 			_ = conn.Close()
 			continue
 		}
-		d.lines.add(n, conn)
-		d.accept <- conn
+		go d.letIn(n, conn)
 	}
+}
+
+// letIn hands a connection to GoBGP, unless one of ours to the same peer goes first.
+func (d *door) letIn(n *routing.Neighbor, conn *net.TCPConn) {
+	addr := n.Remote.String()
+	if !d.dialer.enter(addr) {
+		_ = conn.Close()
+		return
+	}
+	defer d.dialer.entered(addr)
+	d.lines.add(n, conn)
+	d.accept <- conn
 }
 
 // admits returns the configured peer whose connection it is, if it came in where

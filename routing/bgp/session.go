@@ -3,6 +3,8 @@ package bgp
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"strings"
 	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
@@ -64,6 +66,9 @@ func (p *session) down(now time.Time, cause routing.DownCause, detail string) {
 // unreached notes why the peer could not be dialled, behind how the session
 // ended.
 func (p *session) unreached(why string) {
+	if p.neighbor.Password != "" && strings.HasSuffix(why, os.ErrDeadlineExceeded.Error()) {
+		why += " (nor would there be to a wrong password)"
+	}
 	if p.ended != "" {
 		why = p.ended + "; " + why
 	}
@@ -140,6 +145,13 @@ func (s *speaker) changed(p *session, h happening, now time.Time) {
 			p.resetAt = now.Add(limitPause)
 		}
 	default:
+		if h.to == routing.OpenSent {
+			p.Detail = "connected, no OPEN from the peer yet"
+		}
+		if n := p.end.notified; h.from == routing.OpenSent && n != nil && n.sent && n.code == codeHoldTimer {
+			p.ended, p.end = "connected, but no OPEN from the peer within "+openTime.String(), ending{}
+			p.Detail = p.ended
+		}
 		if h.to == routing.Idle && h.from != routing.Idle {
 			p.resetAt = later(now, p.added.Add(resetPause))
 		}

@@ -23,6 +23,9 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 		if adjust(neighborConf(s.bgp, addr), to, s.watch.isRestarting(addr)) {
 			open[addr] = true
 		}
+		if to == routing.OpenSent {
+			boundOpen(s.bgp, addr)
+		}
 		s.dialer.state(addr, to)
 	}
 	s.watch.onUp = func(addr string) { settled(neighborConf(s.bgp, addr)) }
@@ -36,7 +39,7 @@ func (s *speaker) start(want *routing.Speak) ([]string, error) {
 	// then. Both that we dial and that we accept come in there.
 	accepted := make(chan *net.TCPConn)
 	*acceptChannel(s.bgp) = accepted
-	s.door = newDoor(&s.lines, accepted)
+	s.door = newDoor(&s.lines, s.dialer, accepted)
 	s.dialer.accept, s.dialer.isOpen = accepted, s.door.isOpen
 	go s.bgp.Serve()
 
