@@ -39,7 +39,7 @@ func (s *Server) DrainNode(req *pb.DrainNodeRequest, stream grpc.ServerStreaming
 	return s.carryOut(stream.Context(), ask, func(ctx context.Context, report func(routing.DrainStatus) error) error {
 		return s.drains.Drain(ctx, ask, req.GetValidateOnly(), report)
 	}, func(st *routing.DrainStatus, done bool) error {
-		resp := &pb.DrainNodeResponse{Drain: s.view().drain(st), Done: done}
+		resp := &pb.DrainNodeResponse{Drain: s.view().drain(st), Done: done && !req.GetValidateOnly(), ValidateOnly: req.GetValidateOnly()}
 		if !told { // it is said once
 			resp.Costs = some(st.Progress.Costs)
 			told = len(resp.Costs) > 0

@@ -273,3 +273,21 @@ func TestDrainsAreBounded(t *testing.T) {
 		t.Errorf("a server without drains: %v", err)
 	}
 }
+
+// TestValidatedIsNotDone: of a drain that was only to be validated no response says
+// that it is done, and each that nothing has been changed.
+func TestValidatedIsNotDone(t *testing.T) {
+	t.Parallel()
+	source := servertest.NewSource(servertest.Healthy())
+	servertest.Draining(source)
+	a := api(t, servertest.Start(t, source))
+	got, err := drainAll(t.Context(), a, &pb.DrainNodeRequest{ValidateOnly: true})
+	if err != nil || len(got) == 0 {
+		t.Fatal(got, err)
+	}
+	for _, r := range got {
+		if r.GetDone() || !r.GetValidateOnly() || r.GetDrain().GetPhase() == pb.DrainPhase_DRAIN_PHASE_DRAINED {
+			t.Errorf("%v", r)
+		}
+	}
+}

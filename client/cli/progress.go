@@ -179,7 +179,7 @@ func (p *progress) end() {
 	}
 	switch took := short(a.env.Now().Sub(p.begin)); {
 	case p.dryRun:
-		a.say("%s can be drained now\n", p.named())
+		a.say("%s can be drained now; nothing has been changed\n", p.named())
 	case p.steps > 0:
 		a.say("%s %s in %s\n", a.paint(word), p.named(), took)
 	case p.what == "undrain":

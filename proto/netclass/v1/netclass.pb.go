@@ -6328,8 +6328,12 @@ type DrainNodeResponse struct {
 	Drain *Drain                 `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
 	// What the drain costs, for people. In the first response only.
 	Costs []string `protobuf:"bytes,2,rep,name=costs,proto3" json:"costs,omitempty"`
-	// It is done as asked for: the last response. One that ends in an error has none.
-	Done          bool `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	// The node is drained as asked for: the last response. One that ends in an error
+	// has none, nor one that was only to be validated.
+	Done bool `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	// As in the request: nothing has been changed. When the responses end without an
+	// error, the node can be drained now.
+	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6381,6 +6385,13 @@ func (x *DrainNodeResponse) GetCosts() []string {
 func (x *DrainNodeResponse) GetDone() bool {
 	if x != nil {
 		return x.Done
+	}
+	return false
+}
+
+func (x *DrainNodeResponse) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
 	}
 	return false
 }
@@ -6925,11 +6936,12 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x06holder\x18\a \x01(\tR\x06holder\x12\x1f\n" +
 	"\vkeep_egress\x18\b \x01(\bR\n" +
 	"keepEgress\x12#\n" +
-	"\rvalidate_only\x18\t \x01(\bR\fvalidateOnly\"g\n" +
+	"\rvalidate_only\x18\t \x01(\bR\fvalidateOnly\"\x8c\x01\n" +
 	"\x11DrainNodeResponse\x12(\n" +
 	"\x05drain\x18\x01 \x01(\v2\x12.netclass.v1.DrainR\x05drain\x12\x14\n" +
 	"\x05costs\x18\x02 \x03(\tR\x05costs\x12\x12\n" +
-	"\x04done\x18\x03 \x01(\bR\x04done\"(\n" +
+	"\x04done\x18\x03 \x01(\bR\x04done\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"(\n" +
 	"\x12UndrainNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"S\n" +
 	"\x13UndrainNodeResponse\x12(\n" +
