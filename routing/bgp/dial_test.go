@@ -3,6 +3,7 @@ package bgp
 import (
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,8 +21,8 @@ func TestDialPassive(t *testing.T) {
 	defer listener.Close()
 	accept := make(chan *net.TCPConn)
 	d := newDialer(&lines{}, func(addr string, err error) { t.Errorf("dial %s: %v", addr, err) })
-	open := true
-	d.accept, d.isOpen = accept, func(netip.Addr) bool { return open }
+	var shut atomic.Bool
+	d.accept, d.isOpen = accept, func(netip.Addr) bool { return !shut.Load() }
 	const retry = 200 * time.Millisecond
 	n := &routing.Neighbor{Remote: netip.MustParseAddr("127.0.0.1"), Timers: routing.Timers{ConnectRetry: retry}}
 	start := func(passive bool) time.Time {
@@ -58,7 +59,7 @@ func TestDialPassive(t *testing.T) {
 	d.state("127.0.0.1", routing.Idle)
 
 	// It could not call here.
-	open = false
+	shut.Store(true)
 	begin = start(true)
 	if !dialled(5*time.Second) || time.Since(begin) >= retry {
 		t.Errorf("where nobody can call, it took %v", time.Since(begin))

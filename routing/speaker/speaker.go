@@ -163,10 +163,10 @@ func (s *Speaker) Status() routing.SpeakerStatus {
 }
 
 // ceaseWait bounds how long the process may take to send its CEASE, endWait how
-// long until a process that is killed has ended.
+// long to end once it is killed or, where it may not be, its input has ended.
 const (
 	ceaseWait = time.Second
-	endWait   = time.Second
+	endWait   = 2 * time.Second
 )
 
 // Close ends the process: with a CEASE to every peer, or without a word, so
@@ -202,7 +202,7 @@ func (s *Speaker) Close(cease bool) error {
 	select {
 	case <-super.done:
 	case <-time.After(endWait):
-		err = fmt.Errorf("end the speaker: the process has been killed and is still there after %s", endWait)
+		err = fmt.Errorf("end the speaker: the process is still there after %s", endWait)
 	}
 	s.mu.Lock()
 	s.state = newSessions()
