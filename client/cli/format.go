@@ -43,8 +43,13 @@ func (f *format) Set(s string) error {
 // Type implements pflag.Value.
 func (f *format) Type() string { return "FORMAT" }
 
+// everything writes zeros, what is false and what is empty as well, and null for a
+// message that is absent: a program that asks for a count is then told 0.
+var everything = protojson.MarshalOptions{EmitUnpopulated: true}
+
 // document prints an answer for programs where that is wanted, and reports
-// whether it did: one JSON document as grpcurl prints it, or the same as YAML.
+// whether it did: one JSON document as grpcurl -emit-defaults prints it, or the same
+// as YAML.
 func (a *app) document(m proto.Message) (done bool, err error) {
 	if a.format != formatJSON && a.format != formatYAML {
 		return false, nil
@@ -65,7 +70,7 @@ func (a *app) document(m proto.Message) (done bool, err error) {
 // marshal gives the protobuf JSON of a message, indented. What protojson itself
 // indents varies from build to build, on purpose.
 func marshal(m proto.Message) ([]byte, error) {
-	compact, err := protojson.Marshal(m)
+	compact, err := everything.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("print the answer: %w", err)
 	}
@@ -101,7 +106,7 @@ func escape(document []byte) []byte {
 
 // line gives the protobuf JSON of a message in one line.
 func line(m proto.Message) ([]byte, error) {
-	text, err := protojson.Marshal(m)
+	text, err := everything.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("print the answer: %w", err)
 	}

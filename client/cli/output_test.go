@@ -22,7 +22,7 @@ import (
 	"netclass.dev/test/need"
 )
 
-// The JSON that netclassctl prints is what grpcurl prints.
+// The JSON that netclassctl prints is what grpcurl prints with its defaults.
 func TestSameAsGrpcurl(t *testing.T) {
 	program := os.Getenv("NETCLASS_GRPCURL")
 	if program == "" {
@@ -42,7 +42,7 @@ func TestSameAsGrpcurl(t *testing.T) {
 		{"nodes", "ListNodes", "{}"},
 		{"plan", "GetPlan", "{}"},
 	} {
-		want, err := exec.Command(program, "-unix", "-plaintext", "-d", c.request, socket, "netclass.v1.NetClassService/"+c.method).CombinedOutput()
+		want, err := exec.Command(program, "-unix", "-plaintext", "-emit-defaults", "-d", c.request, socket, "netclass.v1.NetClassService/"+c.method).CombinedOutput()
 		if err != nil {
 			t.Fatalf("grpcurl %s: %v: %s", c.method, err, want)
 		}

@@ -13,8 +13,8 @@ import (
 // versions is what `version -o json` prints; no RPC answers with it.
 type versions struct {
 	Client string `json:"client"`
-	Daemon string `json:"daemon,omitempty"`
-	Node   string `json:"node,omitempty"`
+	Daemon string `json:"daemon"`
+	Node   string `json:"node"`
 }
 
 func (a *app) version() *cobra.Command {

@@ -147,7 +147,7 @@ func TestKubernetes(t *testing.T) {
 	c.must(d.Start())
 	c.converge()
 	c.inventory(d, "3 nodes", "copy of")
-	if text, err := d.Ctl(t.Context(), "nodes", "-o", "json"); err != nil || !strings.Contains(text, c.Node(3).Name) || !strings.Contains(text, "asOf") {
+	if text, err := d.Ctl(t.Context(), "nodes", "-o", "json"); err != nil || !strings.Contains(text, c.Node(3).Name) || !strings.Contains(text, `"asOf": "`) {
 		t.Errorf("nodes: %v\n%s", err, text)
 	}
 	c.sessionsUp(convergence)
