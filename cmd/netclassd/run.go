@@ -79,7 +79,7 @@ func run(f flags) error {
 	d.engine = engine.New(engine.Options{
 		Kernel: k, Speaker: sp, Oracle: k, Inventory: d.inventory, Node: f.nodeName,
 		StateDir: f.stateDir, Version: version.String(), Log: log.Logger, Meddler: k.Meddler,
-		Passed: d.notifier.passed, Unready: d.health.Unready,
+		Passed: d.notifier.passed, Unready: d.health.Unready, Unanswered: k.Unanswered,
 		Alarm: func(wait time.Duration) {
 			if err := clock.In(wait); err != nil {
 				log.Error("alarm not set", "error", err)

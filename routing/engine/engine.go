@@ -67,6 +67,9 @@ type Options struct {
 	// Unready says of each URL that upstreams wait for why it does not answer well;
 	// empty: it does. Nil: none has been asked.
 	Unready func() map[string]string
+	// Unanswered reports whether the kernel has asked a next hop on a link in vain, for
+	// all that it remembers. Nil: nobody can say.
+	Unanswered func(ctx context.Context, link string, hop netip.Addr) bool
 }
 
 // Engine runs passes. All its fields but the marks and the published state
@@ -99,6 +102,7 @@ type Engine struct {
 	unrouted   map[netip.Prefix]time.Time // pod CIDRs that main has no route to, since when
 	fights     fights
 	arrivals   arrivals
+	gateways   gateways
 	stats      routing.PassStatus
 
 	verifier verifier // with a goroutine of its own

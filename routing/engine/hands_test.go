@@ -160,6 +160,13 @@ func (k *fakeKernel) Probe(ctx context.Context, link string, hop netip.Addr) (bo
 	}
 }
 
+// unanswered reports whether a next hop is dead and has been asked.
+func (k *fakeKernel) unanswered(_ context.Context, _ string, hop netip.Addr) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.dead[hop]
+}
+
 // foreign makes changes as another process does.
 func (k *fakeKernel) foreign(verb routing.Verb, routes ...routing.Route) {
 	for _, r := range routes {

@@ -70,6 +70,7 @@ func (e *Engine) pass(ctx context.Context) time.Duration {
 		e.failures = 0
 		e.stats.Error = ""
 	}
+	e.reach(ctx, cfg, p, e.stats.Dumps != dumps)
 	e.publish(conf, p, pending)
 	e.verifier.passed(ops, dumped)
 	return e.retry(cfg)

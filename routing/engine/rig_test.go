@@ -57,7 +57,7 @@ func (r *rig) make() {
 	r.engine = engine.New(engine.Options{
 		Kernel: r.kernel, Speaker: r.speaker, Inventory: r.nodes.Load,
 		Node:     func(*routing.Config) string { return "k8s-1" },
-		StateDir: r.stateDir, Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Meddler: r.meddler, Passed: r.passed,
+		StateDir: r.stateDir, Version: "test", Log: slog.New(slog.NewTextHandler(r.log, nil)), Meddler: r.meddler, Passed: r.passed, Unanswered: r.kernel.unanswered,
 	})
 	r.speaker.notify = r.engine.Look
 }

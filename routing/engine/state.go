@@ -80,6 +80,8 @@ func (e *Engine) idle(ctx context.Context, conf *configuration) {
 	}
 	e.sessions.want(nil, e.conditions.now)
 	e.arrivals.end()
+	e.gateways.endBut(nil)
+	e.gateways = nil
 	e.failures = 0
 	e.stats.Ops, e.stats.Error, e.stats.Synced = 0, "", true
 	e.verifier.learn(nil, time.Now()) // what was found is of another configuration

@@ -75,6 +75,14 @@ func (k *Kernel) Probe(ctx context.Context, link string, a netip.Addr) (alive bo
 	}
 }
 
+// Unanswered reports whether the kernel asks for a neighbour on a link just now, or has
+// done so in vain, as when packets are sent to one that is gone. It makes nobody ask:
+// of a neighbour that nobody has sent anything for a while it says nothing.
+func (k *Kernel) Unanswered(ctx context.Context, link string, a netip.Addr) bool {
+	l, flags, state, err := k.neighbour(ctx, link, a)
+	return err == nil && l.Usable() && flags&unresolved == 0 && state&(unix.NUD_INCOMPLETE|unix.NUD_FAILED) != 0
+}
+
 // ErrNoSource means that an IPv6 next hop could not be asked: the kernel asks from
 // the link-local address, and the link has none that is usable (yet). It says
 // nothing about the next hop.

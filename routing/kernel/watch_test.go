@@ -227,6 +227,11 @@ func TestProbe(t *testing.T) {
 	ask(time.Second, living...) // entries are made
 	ask(time.Second, living...) // entries are there
 	ask(5*time.Second, question{"pod0", "10.48.0.99", false}, question{"pod0", "fd00:48::99", false})
+	for hop, want := range map[string]bool{"10.48.0.99": true, "10.48.0.2": false, "10.48.0.98": false, "10.48.0.77": false} {
+		if got := n.k.Unanswered(t.Context(), "pod0", netip.MustParseAddr(hop)); got != want {
+			t.Errorf("%s unanswered: %v, want %v", hop, got, want)
+		}
+	}
 
 	// A peer that falls silent while its entries are known to be good.
 	n.peer.MustIP(t, "addr flush dev port")
