@@ -49,7 +49,7 @@ func (n *node) free() {
 	if phase, step, there := n.onDisk(); there {
 		n.w.t.Errorf("%s has %s, %s on disk", n.name, phase, step)
 	}
-	if l := n.w.lease; l != nil && strings.HasPrefix(l.seen().Holder, "uid-"+n.name+"/") {
+	if l := n.w.lease; l != nil && n.holds(l) {
 		n.w.t.Errorf("%s still holds the lease", n.name)
 	}
 }

@@ -3,6 +3,7 @@ package drain_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,6 +129,18 @@ func (n *node) named(name string) *view {
 		return &view{l, n.skew}
 	}
 	return &view{n.w.lease, n.skew}
+}
+
+// elsewhere reports whether the configuration names the other lease.
+func (n *node) elsewhere() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.moved
+}
+
+// holds reports whether a node holds a lease.
+func (n *node) holds(l *lease) bool {
+	return strings.HasPrefix(l.seen().Holder, "uid-"+n.name+"/")
 }
 
 // setClock has what a node writes dated by a clock that is so far off.

@@ -15,7 +15,7 @@ const otherName = "netclass/drain"
 func (n *node) held(first, other bool) {
 	n.w.t.Helper()
 	for l, want := range map[*lease]bool{n.w.lease: first, n.w.other: other} {
-		if got := strings.HasPrefix(l.seen().Holder, "uid-"+n.name+"/"); got != want {
+		if got := n.holds(l); got != want {
 			n.w.t.Errorf("%s holds lease %s: %v (%q)", n.name, l, got, l.seen().Holder)
 		}
 	}

@@ -91,9 +91,44 @@ func (h *history) play(events int) {
 			h.t.Logf("log of %s:\n%s", n.name, n.log)
 		}
 	}
-	if l := h.w.lease; l != nil && l.seen().Holder != "" {
-		h.t.Errorf("the lease is left with %q", l.seen().Holder)
+	for _, l := range []*lease{h.w.lease, h.w.other} {
+		if l != nil && l.seen().Holder != "" {
+			h.t.Errorf("lease %s is left with %q", l, l.seen().Holder)
+		}
 	}
+}
+
+// rename has the configuration name the other lease: at once where nobody is drained,
+// else of the node that is, and then of the others once that holds both.
+func (h *history) rename() {
+	var out []*node
+	for _, n := range h.w.nodes {
+		if n.engine.now().Step > routing.DrainNone || n.holds(h.w.lease) || n.holds(h.w.other) {
+			out = append(out, n)
+		}
+	}
+	if len(out) > 1 || len(out) == 1 && h.dead[out[0]] {
+		return
+	}
+	to := !h.w.nodes[0].elsewhere()
+	for _, n := range out {
+		n.move(to)
+		if h.pass(3 * time.Second); !n.holds(h.w.lease) || !n.holds(h.w.other) {
+			n.move(!to)
+			return
+		}
+	}
+	for _, n := range h.w.nodes {
+		n.move(to)
+	}
+}
+
+// unnamed is the lease that the configuration does not name.
+func (h *history) unnamed() *lease {
+	if h.w.nodes[0].elsewhere() {
+		return h.w.lease
+	}
+	return h.w.other
 }
 
 // revive starts a process that has been killed, or one that runs anew, on a kernel
@@ -110,7 +145,11 @@ func (h *history) revive(n *node, booted bool) {
 
 func (h *history) event(n *node) {
 	wait := 40 * time.Second
-	switch what := h.rand.IntN(12); {
+	switch what := h.rand.IntN(14); {
+	case what >= 12:
+		if h.w.lease != nil {
+			h.rename()
+		}
 	case h.dead[n] && what < 6, what == 0:
 		h.revive(n, h.rand.IntN(2) == 0)
 	case what == 1:
@@ -134,8 +173,8 @@ func (h *history) event(n *node) {
 		n.drain(routing.DrainRequest{Node: h.w.nodes[h.rand.IntN(len(h.w.nodes))].name, Wait: &wait})
 	case what == 5 && h.w.lease != nil:
 		n.undrain(h.w.nodes[h.rand.IntN(len(h.w.nodes))].name)
-	case what == 6 && h.w.lease != nil && h.dead[n] && h.rand.IntN(3) == 0:
-		// Its disk is lost with it.
+	case what == 6 && h.w.lease != nil && h.dead[n] && h.rand.IntN(3) == 0 && !n.holds(h.unnamed()):
+		// Its disk is lost with it, which alone knows of a lease that is not configured.
 		n.end()
 		_ = os.Remove(filepath.Join(n.dir, "drain.json"))
 		h.revive(n, true)
