@@ -35,6 +35,9 @@ type Draining struct {
 	// Marker has the mesh told by BGP that this node is drained: where no
 	// Kubernetes API keeps the lock.
 	Marker bool
+	// Overridden: it was undrained by hand though its Node is cordoned, and that is not
+	// followed.
+	Overridden bool
 }
 
 // DrainRequest is what somebody asks for.

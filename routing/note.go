@@ -18,6 +18,9 @@ const (
 	// NoteRouters: the node says to which routers it announces, by one more note for
 	// each session.
 	NoteRouters uint32 = 0
+	// NoteDrains: its Node is cordoned, and it is drained for that, or waits until that
+	// is safe.
+	NoteDrains uint32 = 1
 )
 
 // NoteRouter returns the note of a node that announces something in an established

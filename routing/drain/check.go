@@ -145,20 +145,25 @@ func (j *judge) remembered(how string) {
 }
 
 // protected: of the nodes that the configuration protects, no other may be away,
-// whether this one is protected or not. For a node that follows its cordon, others
-// that are cordoned are not: of several the lock decides.
+// whether this one is protected or not. Of several that follow their cordon the lock
+// decides, and so those do not count for each other that say that they do. One that
+// does not say so may be worked on: undrained by hand, or without a netclassd.
 func (j *judge) protected() {
+	sessions := j.sessions()
 	for i := range j.Inventory.Nodes {
 		n := &j.Inventory.Nodes[i]
 		if n.Name == j.Node || !n.Protected {
 			continue
 		}
+		s, drained := sessions[n.Name], slices.Contains(j.Plan.Drained, n.Name)
 		switch {
 		case n.NotReady:
 			j.add("%s is protected by drain.protect.selector, and not Ready: bring it back first", n.Name)
 		case n.Cordoned && !j.req.Cordon:
 			j.add("%s is protected by drain.protect.selector, and cordoned: uncordon it first", n.Name)
-		case slices.Contains(j.Plan.Drained, n.Name) && j.locked && n.Name != j.req.Holder:
+		case n.Cordoned && !drained && !s.notes.Has(routing.NoteDrains):
+			j.add("%s is protected by drain.protect.selector, and cordoned, and its netclassd does not say that it drains it for that: uncordon it first", n.Name)
+		case drained && j.locked && n.Name != j.req.Holder:
 			j.add("%s is protected by drain.protect.selector, and drained: undrain it first", n.Name)
 		}
 	}

@@ -82,7 +82,25 @@ func TestUnsafe(t *testing.T) {
 		{"cordoned", kube, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes[1].Cordoned = true }, []string{"k8s-2 is protected by drain.protect.selector, and cordoned"}},
 		{"both cordoned", kube, func(s *routing.State, req *routing.DrainRequest) {
 			req.Cordon, s.Inventory.Nodes[1].Cordoned = true, true
+			noted(s, routing.NoteRouters, routing.NoteDrains, udm4)
 		}, nil},
+		{"both cordoned, one by hand", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Inventory.Nodes[1].Cordoned = true
+			noted(s, routing.NoteRouters, routing.NoteDrains, udm4)
+		}, []string{"k8s-2 is protected by drain.protect.selector, and cordoned: uncordon it first"}},
+		{"cordoned, but not drained for that", kube, func(s *routing.State, req *routing.DrainRequest) {
+			req.Cordon, s.Inventory.Nodes[1].Cordoned = true, true
+			noted(s, routing.NoteRouters, udm4)
+		}, []string{"k8s-2 is protected by drain.protect.selector, and cordoned, and its netclassd does not say that it drains it for that: uncordon it first"}},
+		{"cordoned, and its netclassd dead", kube, func(s *routing.State, req *routing.DrainRequest) {
+			req.Cordon, s.Inventory.Nodes[1].Cordoned = true, true
+			noted(s, routing.NoteRouters, routing.NoteDrains, udm4)
+			s.Peers[0].Session.State = routing.Active
+		}, []string{"cordoned, and its netclassd does not say", "this node is the last to announce"}},
+		{"cordoned and drained", kube, func(s *routing.State, req *routing.DrainRequest) {
+			req.Cordon, s.Inventory.Nodes[1].Cordoned, req.Classes = true, true, []string{"pod-pod"}
+			s.Inventory.Drain.Holder, s.Plan.Drained = "two/x", []string{"k8s-2"}
+		}, []string{"k8s-2 holds the drain lease"}},
 		{"not Ready", kube, func(s *routing.State, req *routing.DrainRequest) {
 			req.Cordon, s.Inventory.Nodes[1].NotReady = true, true
 		}, []string{"k8s-2 is protected by drain.protect.selector, and not Ready", "this node is the last to announce"}},

@@ -40,6 +40,7 @@ func (d *Drainer) followCordon(ctx context.Context, s *routing.State) {
 		if d.rec.Overridden {
 			d.rec.Overridden = false
 			d.mustSave()
+			d.opt.Engine.SetDrain(d.rec.order(), d.status)
 		}
 		return
 	}
@@ -77,7 +78,7 @@ func (d *Drainer) waitFor(req *routing.DrainRequest, reasons []string) {
 	d.waiting = req
 	d.status = &routing.DrainStatus{Request: *req, Since: since}
 	d.status.Progress = routing.DrainProgress{Phase: routing.DrainWaiting, Message: message, At: time.Now()}
-	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
+	d.opt.Engine.SetDrain(d.rec.order(), d.status)
 	d.logOnce(progress{phase: routing.DrainWaiting, error: message}, d.status)
 }
 
@@ -87,6 +88,6 @@ func (d *Drainer) stopWaiting() {
 		return
 	}
 	d.waiting, d.status, d.said = nil, nil, progress{}
-	d.opt.Engine.SetDrain(routing.Draining{}, nil)
+	d.opt.Engine.SetDrain(d.rec.order(), nil)
 	d.log.Info("drain no longer waited for")
 }

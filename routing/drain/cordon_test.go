@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"netclass.dev/routing"
 )
 
-// cordon has the API say which nodes are cordoned, and every daemon follow.
+// cordon has the API say which nodes are cordoned, and every daemon follow and say so.
 func (w *world) cordon(names ...string) {
 	for _, n := range w.nodes {
 		n.engine.alter(func(s *routing.State) {
@@ -18,8 +19,19 @@ func (w *world) cordon(names ...string) {
 			for _, name := range names {
 				s.Inventory.Node(name).Cordoned = true
 			}
+			for i := range s.Peers {
+				p := &s.Peers[i]
+				o := w.node(p.Neighbor.Key.Peer)
+				if slices.Contains(names, o.name) && p.Session.State == routing.Established && !o.engine.unheeded.Load() {
+					p.Notes = "0 1"
+				}
+			}
 		})
 	}
+}
+
+func (w *world) node(name string) *node {
+	return w.nodes[slices.IndexFunc(w.nodes, func(n *node) bool { return n.name == name })]
 }
 
 func (n *node) phase() routing.DrainPhase {
@@ -82,6 +94,38 @@ func TestTwoCordoned(t *testing.T) {
 		time.Sleep(time.Minute)
 		second.free()
 	})
+}
+
+// TestCordonedButNotDrained: a protected node that is cordoned and was undrained by
+// hand, or has no daemon any more, keeps one that is cordoned after it from being
+// drained; until it is uncordoned.
+func TestCordonedButNotDrained(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		bubble(t, 2, true, func(t *testing.T, w *world) {
+			a, b := w.nodes[0], w.nodes[1]
+			w.cordon(a.name)
+			time.Sleep(time.Minute)
+			if err := a.undrain("").wait(t, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			a.end() // and its daemon, if it runs again, still knows
+			if !dead {
+				a.start()
+			}
+			time.Sleep(time.Second)
+			w.cordon(a.name, b.name)
+			time.Sleep(5 * time.Minute)
+			if st := b.engine.State().Drain; st == nil || st.Progress.Phase != routing.DrainWaiting || !strings.Contains(st.Progress.Message, a.name+" is protected") {
+				t.Errorf("dead %v: the other is left with %+v", dead, st)
+			}
+			b.held(false, false)
+			w.cordon(b.name)
+			time.Sleep(time.Minute)
+			if b.phase() != routing.DrainDone {
+				t.Errorf("dead %v: with the first uncordoned the other is %q", dead, b.phase())
+			}
+		})
+	}
 }
 
 // TestCordonOverridden: somebody who undrains a cordoned node means it, until it is

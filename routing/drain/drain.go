@@ -100,6 +100,8 @@ func New(opt Options) *Drainer {
 		d.say("taken up again after a restart", nil)
 	} else if d.rec.Releasing {
 		d.stillNamed()
+	} else if d.rec.Overridden {
+		d.opt.Engine.SetDrain(d.rec.order(), nil)
 	}
 	return d
 }

@@ -3,6 +3,7 @@ package drain_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"netclass.dev/routing"
@@ -25,6 +26,7 @@ type engine struct {
 	still     bool                   // it makes no pass
 	change    func(*routing.State)   // of every state
 	ordered   func(routing.Draining) // before an order is taken
+	unheeded  atomic.Bool            // the order is not to follow a cordon
 }
 
 func (e *engine) SetDrain(order routing.Draining, status *routing.DrainStatus) {
@@ -40,6 +42,9 @@ func (e *engine) SetDrain(order routing.Draining, status *routing.DrainStatus) {
 	}
 	e.order, e.status = order, status
 	e.mu.Unlock()
+	if e.unheeded.Swap(order.Overridden) != order.Overridden {
+		e.n.w.news()
+	}
 	time.AfterFunc(passTime, e.look)
 	e.n.w.mark(e.n, order.Marker)
 }
@@ -49,6 +54,7 @@ func (e *engine) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.order, e.status = routing.Draining{}, nil
+	e.unheeded.Store(false)
 }
 
 // look is a pass.

@@ -51,13 +51,14 @@ func (d *Drainer) nothingDrained(c *caller, s *routing.State) {
 	d.dismissOne(c, nil, st)
 	if d.status != nil && d.status.Progress.Phase == routing.DrainEnded && !d.rec.Releasing {
 		d.status = nil // how an earlier one failed is no longer shown
-		d.opt.Engine.SetDrain(routing.Draining{}, nil)
+		d.opt.Engine.SetDrain(d.rec.order(), nil)
 	}
 	if followsCordon(s) && !uncordoned(s) {
 		// It would be drained for its cordon, which is what the caller does not want.
 		d.rec.Overridden = true
 		d.stopWaiting()
 		d.mustSave()
+		d.opt.Engine.SetDrain(d.rec.order(), d.status)
 	}
 }
 

@@ -221,7 +221,7 @@ func (d *Drainer) free(ctx context.Context) {
 	d.mustSave()
 	if d.status != nil && d.status.Progress.Phase == routing.DrainEnded && d.status.Progress.Error == "" {
 		d.status = nil
-		d.opt.Engine.SetDrain(routing.Draining{}, nil)
+		d.opt.Engine.SetDrain(d.rec.order(), nil)
 	}
 }
 
@@ -230,7 +230,7 @@ func (d *Drainer) stillNamed() {
 	d.lock = "lease " + list(d.rec.Leases) + " still names this node"
 	d.status = &routing.DrainStatus{Request: d.rec.Request, Since: time.Now(), Lock: d.lock}
 	d.status.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "the lease is freed once that can be done", At: time.Now()}
-	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
+	d.opt.Engine.SetDrain(d.rec.order(), d.status)
 }
 
 // freeLeases frees every lease that was taken, and forgets those that are free.

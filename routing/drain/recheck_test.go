@@ -16,7 +16,7 @@ func TestSafeOnceWon(t *testing.T) {
 		for _, force := range []bool{false, true} {
 			bubble(t, 2, kube, func(t *testing.T, w *world) {
 				n := w.nodes[0]
-				n.engine.ordered = func(order routing.Draining) {
+				n.engine.hook(func(order routing.Draining) {
 					if order.Step != routing.DrainClaim {
 						return
 					}
@@ -27,7 +27,7 @@ func TestSafeOnceWon(t *testing.T) {
 							s.Peers[0].Session.State = routing.Active
 						}
 					})
-				}
+				})
 				err := n.drain(routing.DrainRequest{Force: force}).wait(t, limit)
 				if force {
 					if err != nil {

@@ -61,10 +61,10 @@ func (r *record) empty() bool { return !r.active() && !r.Releasing && !r.Overrid
 // order is what the record asks of the engine.
 func (r *record) order() routing.Draining {
 	if !r.active() {
-		return routing.Draining{}
+		return routing.Draining{Overridden: r.Overridden}
 	}
 	return routing.Draining{
-		Step: r.Step, Classes: r.Request.Classes, KeepEgress: r.Request.KeepEgress,
+		Overridden: r.Overridden, Step: r.Step, Classes: r.Request.Classes, KeepEgress: r.Request.KeepEgress,
 		Marker: r.Marker && r.Step > routing.DrainNone,
 	}
 }

@@ -139,7 +139,7 @@ func (d *Drainer) over(ctx context.Context, rest string) {
 		d.log.Error("drain not forgotten", "error", failed)
 		st.Progress.Message += fmt.Sprintf("; but not on disk (%v): a restart would take it out again, put that right first", failed)
 	}
-	d.opt.Engine.SetDrain(routing.Draining{}, d.status)
+	d.opt.Engine.SetDrain(d.rec.order(), d.status)
 	d.shown(ctx)
 	d.logOnce(progress{st.Progress.Phase, st.Progress.Step, st.Progress.Error}, st)
 	d.finish(err, st)

@@ -6,14 +6,20 @@ import (
 	"netclass.dev/routing"
 )
 
-// notes has this node's own pod CIDRs say to which routers it announces: who asks
-// whether another node may be drained has no other way to know. A prefix of its own
-// for that would be a route to whoever else is in the mesh.
+// notes has this node's own pod CIDRs say to which routers it announces, and that it
+// drains for its cordon: who asks whether another node may be drained has no other way
+// to know. A prefix of its own for that would be a route to whoever else is in the mesh.
 func (m *maker) notes(b *routing.BGP) {
-	if b.Mesh == nil || len(b.Upstreams) == 0 {
+	if b.Mesh == nil {
 		return
 	}
-	said := []uint32{routing.NoteRouters}
+	var said []uint32
+	if len(b.Upstreams) > 0 {
+		said = append(said, routing.NoteRouters)
+	}
+	if m.cfg.Drain.FollowCordon && m.self != nil && m.self.Cordoned && !m.in.Draining.Overridden {
+		said = append(said, routing.NoteDrains)
+	}
 	for i := range b.Upstreams {
 		for _, f := range routing.Families {
 			key := routing.SessionKey{Peer: b.Upstreams[i].Name, Family: f}

@@ -13,6 +13,7 @@ import (
 func TestNotes(t *testing.T) {
 	four, six := routing.SessionKey{Peer: "udm", Family: routing.IPv4}, routing.SessionKey{Peer: "udm", Family: routing.IPv6}
 	says := routing.NoteCommunity(64512, routing.NoteRouters)
+	drains := routing.NoteCommunity(64512, routing.NoteDrains)
 	to := func(k routing.SessionKey) string { return routing.NoteCommunity(64512, routing.NoteRouter(k)) }
 	both := []string{says, to(four), to(six)}
 	if routing.NoteRouter(six) < routing.NoteRouter(four) {
@@ -31,7 +32,16 @@ func TestNotes(t *testing.T) {
 		"both":          {func(w *world) { w.Peerings = append(w.Peerings, up(four), up(six)) }, both},
 		"nothing to it": {func(w *world) { w.Peerings = append(w.Peerings, up(four)); w.Draining.Step = routing.DrainUpstream }, []string{says}},
 		"marked":        {func(w *world) { w.Draining = routing.Draining{Step: routing.DrainClaim, Marker: true} }, []string{says}},
-		"no router":     {func(w *world) { w.Config.BGP.Upstreams = nil }, nil},
+		"cordoned": {func(w *world) {
+			w.Config.Drain.FollowCordon = true
+			w.Inventory.Node(w.Node).Cordoned = true
+		}, []string{says, drains}},
+		"cordoned, not followed": {func(w *world) { w.Inventory.Node(w.Node).Cordoned = true }, []string{says}},
+		"cordoned and overridden": {func(w *world) {
+			w.Config.Drain.FollowCordon, w.Draining.Overridden = true, true
+			w.Inventory.Node(w.Node).Cordoned = true
+		}, []string{says}},
+		"no router": {func(w *world) { w.Config.BGP.Upstreams = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := seed()
