@@ -28,6 +28,7 @@ const (
 // ledger is the ledger in force and how it stands to its file.
 type ledger struct {
 	routing.Ledger
+	unread  bool // there is one that cannot be read
 	looked  bool // the kernel has been looked at for what an earlier run left
 	adopted bool // and it had class paths of ours
 	saved   bool // the file holds this ledger
@@ -88,14 +89,14 @@ func LoadLedger(dir string) (routing.Ledger, error) {
 	return l, nil
 }
 
-// loadLedger takes up what an earlier run left. One that cannot be read is
-// like none: what it named is still found by the configuration in force.
+// loadLedger takes up what an earlier run left. Of one that cannot be read the
+// configuration in force still finds what was named, and recoverLinks the rest.
 func (e *Engine) loadLedger() {
 	l, err := LoadLedger(e.opt.StateDir)
 	if err != nil {
 		e.log.Warn("state not read", "error", err)
 	}
-	e.ledger.Ledger = l
+	e.ledger.Ledger, e.ledger.unread = l, err != nil
 }
 
 // saveLedger puts a ledger in force and on disk, where it differs.

@@ -208,6 +208,7 @@ func (e *Engine) noticeFights(now time.Time, ops []routing.Op, before *routing.K
 
 // inputs gathers what the planner looks at.
 func (e *Engine) inputs(ctx context.Context, conf *configuration) *routing.Inputs {
+	e.recoverLinks(conf.config)
 	node := e.opt.Node(conf.config)
 	e.inventory = e.keepGood(conf.config, node, e.opt.Inventory())
 	peerings := e.sessions.update(ctx, time.Now(), e.opt.Speaker.Sessions(), e.kernel)
