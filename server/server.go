@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -111,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 10 * time.Second}),
 	)
 	pb.RegisterNetClassServiceServer(g, s)
-	checks := health.NewServer()
+	checks := newHealthService()
 	healthpb.RegisterHealthServer(g, checks)
 	reflection.Register(g)
 
@@ -120,8 +119,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.stop = ctx.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.setHealth(checks, s.source.State())
-	go s.followHealth(ctx, checks)
+	checks.set(s.source.State())
+	go checks.follow(ctx, s.source)
 
 	served := make(chan error, 1)
 	callers := limitListener(l, s.log)
@@ -144,28 +143,4 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	return nil
-}
-
-// followHealth keeps the health service in step with the state.
-func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
-	st := s.source.State()
-	for {
-		s.setHealth(checks, st)
-		next, err := s.source.Wait(ctx, st.Sequence)
-		if err != nil {
-			return
-		}
-		st = next
-	}
-}
-
-// setHealth reports SERVING unless the daemon is degraded: waiting for a link or
-// a configuration is a healthy daemon's business.
-func (s *Server) setHealth(checks *health.Server, st *routing.State) {
-	status := healthpb.HealthCheckResponse_SERVING
-	if st.Health == routing.Degraded {
-		status = healthpb.HealthCheckResponse_NOT_SERVING
-	}
-	checks.SetServingStatus("", status)
-	checks.SetServingStatus(pb.NetClassService_ServiceDesc.ServiceName, status)
 }

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
@@ -112,29 +111,6 @@ func details(err error) (info *errdetails.ErrorInfo, field string, resource *err
 		}
 	}
 	return info, field, resource
-}
-
-func TestHealthFollowsTheState(t *testing.T) {
-	t.Parallel()
-	source := servertest.NewSource(servertest.Healthy())
-	check := healthpb.NewHealthClient(dial(t, servertest.Start(t, source)))
-	wait := func(want healthpb.HealthCheckResponse_ServingStatus) {
-		t.Helper()
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-			resp, err := check.Check(t.Context(), &healthpb.HealthCheckRequest{})
-			if err == nil && resp.Status == want {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("health %v, %v; want %v", resp, err, want)
-			}
-		}
-	}
-	wait(healthpb.HealthCheckResponse_SERVING)
-	source.Publish(func(st *routing.State) { st.Health = routing.Degraded })
-	wait(healthpb.HealthCheckResponse_NOT_SERVING)
-	source.Publish(func(st *routing.State) { st.Health = routing.Waiting })
-	wait(healthpb.HealthCheckResponse_SERVING)
 }
 
 func TestReflectionListsTheService(t *testing.T) {

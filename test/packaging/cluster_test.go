@@ -46,6 +46,8 @@ func newCluster(t *testing.T) *cluster {
 		c.api.Forward(n.NS())
 		c.register(n)
 	}
+	_, err = c.Router.StartBGP()
+	c.must(err)
 	return c
 }
 
@@ -81,13 +83,13 @@ func (c *cluster) must(err error) {
 }
 
 // well waits until a container's daemon says that all is well, that each class
-// uses its link, and that every session is up. The lab's router speaks no BGP.
+// uses its link, and that every session is up.
 func (c *cluster) well(k *container) {
 	c.t.Helper()
-	for _, command := range []string{"health", "status", "verify"} {
+	for _, command := range []string{"health --ready", "status", "verify"} {
 		within(c.t, convergence, k.name+" "+command, func() error {
-			out, err := k.ctl(command)
-			if err == nil && command == "status" && (!strings.Contains(out, "4/6 Established") || strings.Contains(out, " held")) {
+			out, err := k.ctl(strings.Fields(command)...)
+			if err == nil && command == "status" && (!strings.Contains(out, "6/6 Established") || strings.Contains(out, " held")) {
 				err = fmt.Errorf("sessions:\n%s", out)
 			}
 			return err

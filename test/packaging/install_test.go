@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,12 +75,34 @@ func TestInstalled(t *testing.T) {
 		unharmed := c.unharmed(1)
 		p.end(p.pid)
 		p.unusable()
-		p.run()
-		for name, probe := range p.probes() {
-			within(t, convergence, name, func() error { return p.probe(probe) })
-		}
+		p.ready()
 		c.well(&p.container)
 		unharmed()
+	})
+	t.Run("configurations that are worse", func(t *testing.T) {
+		good := p.objects.config.Data["config.yaml"]
+		for _, mistake := range []struct {
+			old, fresh, want string
+			watch            time.Duration
+		}{
+			{"pod0", "pod9", "link pod9 does not exist", time.Second},
+			{"ingress0", "ingres0", "link ingres0 does not exist", time.Second},
+			{"cilium_host", "cilium_hots", "link cilium_hots does not exist", time.Second},
+			// All the time that paths from before are held.
+			{"mesh: {link: pod0}", "mesh: {link: pod0, passwordFile: mesh}", "no session of the mesh is up", 15 * time.Second},
+		} {
+			t.Run(mistake.fresh, func(t *testing.T) {
+				config := strings.ReplaceAll(good, mistake.old, mistake.fresh)
+				if config == good {
+					t.Fatalf("the configuration has no %q", mistake.old)
+				}
+				p.worse(t, config, mistake.want, mistake.watch)
+			})
+		}
+		p.end(p.pid)
+		p.files("config", p.objects.config.Data)
+		p.ready()
+		c.well(&p.container)
 	})
 	t.Run("kill", func(t *testing.T) {
 		c.settle(bird)
@@ -231,6 +254,48 @@ func (p *pod) unusable() {
 	}
 }
 
+// ready runs the pod until every probe is met.
+func (p *pod) ready() {
+	p.t.Helper()
+	p.run()
+	for name, probe := range p.probes() {
+		within(p.t, convergence, name, func() error { return p.probe(probe) })
+	}
+}
+
+// worse is a pod that is made anew with a configuration that can be used, but with
+// which its node's classes do not work: it lives, is never ready, and says why. A
+// roll-out that waits for it stops.
+func (p *pod) worse(t *testing.T, config, why string, watch time.Duration) {
+	t.Helper()
+	p.end(p.pid)
+	p.files("config", map[string]string{"config.yaml": config})
+	p.files("passwords", map[string]string{"mesh": "another than the mesh's"})
+	p.run()
+	probes := p.probes()
+	within(t, convergence, "it lives", func() error {
+		return errors.Join(p.probe(probes["startup probe"]), p.probe(probes["liveness probe"]))
+	})
+	said := ""
+	ready := func() error {
+		out, err := p.ctl(probes["readiness probe"].Exec.Command[1:]...)
+		if err == nil {
+			t.Fatalf("it is ready: %s", out)
+		}
+		said = out + err.Error()
+		return err
+	}
+	within(t, convergence, why, func() error {
+		if err := ready(); !strings.Contains(said, why) {
+			return err
+		}
+		return nil
+	})
+	for end := time.Now().Add(watch); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+		_ = ready() // it is not, for whatever reason
+	}
+}
+
 func (p *pod) contained() {
 	p.t.Helper()
 	p.checkContained(mask(p.spec.capabilities...))
@@ -266,14 +331,25 @@ func (c *container) checkContained(capabilities string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	for _, path := range []string{"/", "/proc/sys", "/sys", "/etc/netclassd"} {
-		readonly := false
-		for line := range strings.Lines(string(mounts)) {
-			f := strings.Fields(line)
-			readonly = readonly || strings.HasPrefix(f[4], path) && strings.HasPrefix(f[5]+",", "ro,")
+	paths := []string{"/", "/proc/sys", "/sys"}
+	for _, m := range c.spec.mounts {
+		if strings.HasPrefix(m.Destination, "/etc/netclassd") {
+			paths = append(paths, m.Destination)
 		}
-		if !readonly {
-			c.t.Errorf("%s: %s is not read-only", c.name, path)
+	}
+	if len(paths) < 4 {
+		c.t.Errorf("%s: its configuration is mounted nowhere", c.name)
+	}
+	for _, path := range paths {
+		// Of mounts on one place the last is what is seen.
+		options := ""
+		for line := range strings.Lines(string(mounts)) {
+			if f := strings.Fields(line); f[4] == path {
+				options = f[5]
+			}
+		}
+		if !slices.Contains(strings.Split(options, ","), "ro") {
+			c.t.Errorf("%s: %s is not mounted read-only: %q", c.name, path, options)
 		}
 	}
 	speaker, err := first(c.pid, "netclass-bgp")

@@ -149,6 +149,28 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
+// TestProbes: what makes a roll-out of the DaemonSet stop at a node that it makes worse.
+func TestProbes(t *testing.T) {
+	for _, folder := range []string{"packaging/kubernetes", seedOverlay} {
+		p := &pod{objects: read(t, render(t, folder))}
+		want := map[string]string{"startup probe": "--live", "liveness probe": "--live", "readiness probe": "--ready"}
+		for name, probe := range p.probes() {
+			if probe == nil || probe.Exec == nil || !slices.Equal(probe.Exec.Command, []string{"/usr/local/bin/netclassctl", "health", want[name]}) {
+				t.Errorf("%s: %s: %+v", folder, name, probe)
+			}
+		}
+		d := p.objects.daemonSet.Spec
+		// A router that is not spoken to is missed after 10 s, and that then shows here.
+		r := d.Template.Spec.Containers[0].ReadinessProbe
+		if d.MinReadySeconds < 10+r.PeriodSeconds*(r.FailureThreshold+1) {
+			t.Errorf("%s: available after %d s of being ready, unready after %d times %d s", folder, d.MinReadySeconds, r.FailureThreshold, r.PeriodSeconds)
+		}
+		if u := d.UpdateStrategy; u.Type != "RollingUpdate" || u.RollingUpdate.MaxUnavailable.IntValue() != 1 {
+			t.Errorf("%s: update strategy %+v", folder, u)
+		}
+	}
+}
+
 // text returns a file of the project.
 func text(t *testing.T, path string) string {
 	t.Helper()
