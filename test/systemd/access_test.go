@@ -4,10 +4,37 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
+
+// kubeconfigLine is how the documents have a kubeconfig installed.
+var kubeconfigLine = regexp.MustCompile(`(?m)^ *(install .* /etc/netclassd/kubeconfig) <<`)
+
+// kubeconfig: what is installed as the documents say can be read by the daemon, and by
+// nobody who is only to look.
+func kubeconfig(m *machine) {
+	text, err := os.ReadFile("../../packaging/kubernetes/README.md")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	line := kubeconfigLine.FindSubmatch(text)
+	if line == nil {
+		m.t.Fatal("the document installs no kubeconfig")
+	}
+	if _, err := m.tryInput("a token", "sh", "-ec", string(line[1])); err != nil {
+		m.t.Fatal(err)
+	}
+	for user, may := range map[string]bool{"netclassd": true, "alice": false, "bob": false, "mallory": false} {
+		if out, err := m.try("runuser", "--user", user, "--", "cat", "/etc/netclassd/kubeconfig"); (err == nil) != may {
+			m.t.Errorf("%s: %v: %s", user, err, out)
+		}
+	}
+	m.run("rm", "/etc/netclassd/kubeconfig")
+}
 
 // access: readers may look, administrators may change, strangers get nothing.
 func access(m *machine) {

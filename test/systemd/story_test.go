@@ -27,6 +27,7 @@ func story(t *testing.T, release string) {
 	m.step("Privileges", privileges)
 	m.step("Names", names)
 	m.step("Access", access)
+	m.step("Kubeconfig", kubeconfig)
 	m.step("Journal", journal)
 	m.step("JournalStuck", journalStuck)
 	m.step("Reload", reload)
