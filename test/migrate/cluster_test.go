@@ -20,8 +20,9 @@ const convergence = 30 * time.Second // patience with a busy machine, not a prom
 // cluster is a lab whose nodes are set up by hand to begin with.
 type cluster struct {
 	*lab.Lab
-	t     *testing.T
-	nodes []*node
+	t      *testing.T
+	router *lab.BIRD
+	nodes  []*node
 }
 
 // byHand makes a cluster with the set-up of the guide's beginning on every node:
@@ -46,7 +47,7 @@ func byHand(t *testing.T) *cluster {
 			t.Error(err)
 		}
 	})
-	_, err = l.Router.StartBGP()
+	c.router, err = l.Router.StartBGP()
 	c.must(err)
 	for _, ln := range l.Nodes {
 		n := &node{Node: ln}
@@ -198,6 +199,9 @@ func (c *cluster) stands(ctx context.Context) error {
 	return nil
 }
 
+// established matches a session of the mesh in what BIRD shows.
+var established = regexp.MustCompile(`(?m)^k8s_.*Established`)
+
 // meshed returns nil when every BIRD and every netclassd that speaks BGP has all
 // its sessions with the other nodes.
 func (c *cluster) meshed(ctx context.Context) error {
@@ -209,7 +213,7 @@ func (c *cluster) meshed(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			up = strings.Count(out, "Established")
+			up = len(established.FindAllString(out, -1))
 		} else {
 			out, err := n.d.Ctl(ctx, "peers", "--no-headers")
 			if err != nil {

@@ -18,6 +18,7 @@ var (
 	ofTalos      = []string{"leftovers-talos"}
 	ofLeftovers  = []string{"leftovers"}
 	ofPriorities = []string{"own-priorities"}
+	ofAnnouncing = []string{"announced-beside", "announce", "undo-announce"}
 )
 
 // TestSteps holds that every step of the guide is some test's own, and the reverse.
@@ -28,7 +29,7 @@ func TestSteps(t *testing.T) {
 			steps = append(steps, b.step)
 		}
 	}
-	tested := slices.Concat(ofTheWay, ofTalos, ofLeftovers, ofPriorities)
+	tested := slices.Concat(ofTheWay, ofTalos, ofLeftovers, ofPriorities, ofAnnouncing)
 	slices.Sort(steps)
 	slices.Sort(tested)
 	if !slices.Equal(steps, tested) {

@@ -27,6 +27,16 @@ type story struct {
 // holds its output to the guide, and puts it there with -update.
 func tell(t *testing.T, own []string) *story {
 	t.Helper()
+	s := read(t, own)
+	s.traffic = byHand(t).traffic()
+	time.Sleep(time.Second)
+	s.phase("before anything")
+	return s
+}
+
+// read is tell without a cluster yet.
+func read(t *testing.T, own []string) *story {
+	t.Helper()
 	s := &story{own: own, steps: map[string]block{}, printed: map[string][]command{}}
 	for _, b := range readGuide(t) {
 		if b.step == "" {
@@ -37,9 +47,6 @@ func tell(t *testing.T, own []string) *story {
 		}
 		s.steps[b.step] = b
 	}
-	s.traffic = byHand(t).traffic()
-	time.Sleep(time.Second)
-	s.phase("before anything")
 	return s
 }
 
