@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -64,7 +65,7 @@ func (c *condition) identify(pid int) {
 		case i < len(known) && known[i].socket == socket:
 			c.by[i] = known[i]
 		default:
-			c.by[i] = held{socket: socket, name: socket.holder()}
+			c.by[i] = held{socket: socket, name: socket.holder(at.Port())}
 		}
 	}
 }
@@ -111,8 +112,9 @@ func (s *Speaker) watchHolders(c *child, at *condition) {
 // listener is a listening socket in a table of /proc/net.
 type listener struct{ inode, uid string }
 
-// holder names the process that has the socket.
-func (l listener) holder() string {
+// holder names the process that has the socket. Which sockets another user's process
+// has only root can see: of such a one the user is said, and how root finds it.
+func (l listener) holder(port uint16) string {
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/[0-9]*")
 	for _, fd := range fds {
 		if to, err := os.Readlink(fd); err == nil && to == "socket:["+l.inode+"]" {
@@ -121,7 +123,11 @@ func (l listener) holder() string {
 			return fmt.Sprintf("%s (pid %s)", strings.TrimSpace(string(comm)), pid)
 		}
 	}
-	return fmt.Sprintf("a process of user %s that cannot be seen from here", l.uid)
+	owner := l.uid
+	if u, err := user.LookupId(l.uid); err == nil {
+		owner = u.Username
+	}
+	return fmt.Sprintf("a process of user %s that cannot be seen from here; on the host root is told by: ss -ltnp 'sport = :%d'", owner, port)
 }
 
 // listening finds the socket that has the address, or all addresses, in the

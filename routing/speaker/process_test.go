@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 			daemon(os.Args[2])
 		case "closing":
 			closing(os.Args[2])
+		case "holder":
+			fmt.Print(holderOf(netip.MustParseAddrPort(os.Args[2])))
+			os.Exit(0)
 		case "garbage":
 			_, _ = os.NewFile(3, "").Write([]byte{3, 0xff, 0xff, 0xff})
 			time.Sleep(time.Minute)
