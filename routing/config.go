@@ -30,7 +30,6 @@ type Config struct {
 	BGP      *BGP
 	Drain    Drain
 	API      API
-	Metrics  Metrics
 	Log      Log
 }
 
@@ -319,9 +318,6 @@ type Drain struct {
 
 // API names the groups that may use the socket.
 type API struct{ Readers, Admins string }
-
-// Metrics is where metrics are served; empty: nowhere.
-type Metrics struct{ Listen string }
 
 // Log is how the daemon logs.
 type Log struct{ Level, Format string }

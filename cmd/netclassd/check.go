@@ -56,10 +56,6 @@ func check(cmd *cobra.Command, file, node string) error {
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", config.Cluster.NodesFile, w)
 	}
-	if n := len(problems.Unbuilt()); n > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, but this build of netclassd refuses to run it: %s\n", file, notBuilt(n))
-		return nil
-	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: ok%s\n", file, summary(config, nodes))
 	return nil
 }
@@ -75,13 +71,6 @@ func isNodesFile(file string) bool {
 	}
 	text := "\n" + string(data)
 	return strings.Contains(text, "\nnodes:") && !strings.Contains(text, "\napiVersion:")
-}
-
-func notBuilt(n int) string {
-	if n == 1 {
-		return "1 feature is not built"
-	}
-	return fmt.Sprintf("%d features are not built", n)
 }
 
 // checkNodes reads the nodes file that a configuration names, if it does.

@@ -194,6 +194,9 @@ func TestReloadAnswersWhenItIsDone(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); d.engine.Run(ctx) }()
 	defer func() { stop(); <-done }()
+	if _, err := d.engine.Wait(ctx, 0); err != nil { // it runs
+		t.Fatal(err)
+	}
 
 	load(d, "bgp: {asn: 64512, routerID: 192.0.2.2, upstreams: [{name: r, link: l, peerASN: 64513, address: {ipv4: 192.0.2.1}}]}\n")
 	if sp.Status().PID == 0 {

@@ -119,15 +119,14 @@ func run(f flags) error {
 	return d.engine.Stop(policy)
 }
 
-// load reads the configuration and refuses one that cannot be run: its faults,
-// and the features that are not built, are the error. Warnings are what can be run
-// and is hardly meant so.
+// load reads the configuration and refuses one that cannot be run: its faults are the
+// error. Warnings are what can be run and is hardly meant so.
 func load(path string) (config *routing.Config, warnings intent.Problems, err error) {
 	config, problems, err := intent.Load(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if refused := problems.Refused(); len(refused) > 0 {
+	if refused := problems.Errors(); len(refused) > 0 {
 		return nil, nil, refused
 	}
 	return config, problems.Warnings(), nil

@@ -214,8 +214,7 @@ const everyErrorWant = `1:13: error: apiVersion must be netclass.dev/v1alpha1, n
 73:84: error: packetsPerSecond must be a plain decimal number, not 010
 73:109: error: namespace must not be empty
 74:16: error: readers "a b" is no valid name: want a group of the system
-75:19: note: metrics.listen is not built yet
-75:19: error: listen must be host:port or unix:PATH, not "9100"
+75:19: error: metrics are not built yet: leave listen empty, or the section out
 76:14: error: level must be one of debug, info, warn, error, not "loud"
 76:28: error: format must be one of auto, text, json, journald, not "xml"
 `

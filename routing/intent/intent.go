@@ -45,7 +45,7 @@ func read(path string) ([]byte, error) {
 
 // Parse reads a configuration. Relative paths in it are taken from the folder
 // of name, which is also what problems call the file. The Config is nil when
-// there are errors; warnings and features that are not built leave it valid.
+// there are errors; warnings leave it valid.
 func Parse(name string, data []byte) (*routing.Config, Problems) {
 	doc := strictyaml.Parse(name, data, limits)
 	r := &reader{dir: folder(name), credentials: os.Getenv("CREDENTIALS_DIRECTORY")}

@@ -3,7 +3,6 @@ package intent_test
 import (
 	"net/netip"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,12 +26,8 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, problems, err := intent.Load(path)
-	if err != nil || len(problems.Errors()) > 0 {
+	if err != nil || len(problems) > 0 {
 		t.Fatal(err, problems)
-	}
-	// It shows every key, and so one that its nodes file makes idle.
-	if got := problems.Brief(); len(problems) != 1 || !strings.Contains(got, "services: none is announced: only the Kubernetes API tells of them") {
-		t.Errorf("problems:\n%s", got)
 	}
 	want := &routing.Config{
 		Daemon: routing.Daemon{Protocol: 148, OnExit: routing.ExitKeep, Resync: 30 * time.Second},
@@ -72,7 +67,7 @@ func TestReference(t *testing.T) {
 		}},
 		Guard: &routing.Guard{Networks: []string{"pods", "nodes"}, Priority: 32762},
 		Cluster: &routing.Cluster{
-			NodesFile: filepath.Join(filepath.Dir(path), "nodes.yaml"), PodCIDRs: "node", Publish: "off",
+			Kubernetes: &routing.Kubernetes{}, PodCIDRs: "node", Publish: "off",
 			Addresses: []routing.LinkAddress{{Link: "pod0", Ref: routing.PerFamily[routing.AddressRef]{
 				IPv4: routing.AddressRef{Annotation: "example.org/pod0-4"}, IPv6: routing.AddressRef{Annotation: "example.org/pod0-6"},
 			}}},

@@ -153,11 +153,6 @@ func (n *Node) Warnf(format string, args ...any) {
 	n.report(Problem{Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
-// Unbuiltf reports that the value asks for a feature that this build lacks.
-func (n *Node) Unbuiltf(format string, args ...any) {
-	n.report(Problem{Message: fmt.Sprintf(format, args...), Unbuilt: true})
-}
-
 func (n *Node) report(p Problem) {
 	if n != nil {
 		n.doc.add(n.Line, n.Column, p)

@@ -8,26 +8,22 @@ import (
 )
 
 // Problem is one thing wrong with a file, with its place. It is an error
-// unless Warning or Unbuilt is set.
+// unless Warning is set.
 type Problem struct {
 	File         string
 	Line, Column int // from 1; Column counts characters; 0: the file as a whole
 	Source       string
 	Message      string
 	Warning      bool // the file can be used, but hardly does what it should
-	Unbuilt      bool // valid, but this build lacks the feature
 }
 
 // IsError reports whether the problem makes the file unusable.
-func (p Problem) IsError() bool { return !p.Warning && !p.Unbuilt }
+func (p Problem) IsError() bool { return !p.Warning }
 
-// Kind is "error", "warning" or "note".
+// Kind is "error" or "warning".
 func (p Problem) Kind() string {
-	switch {
-	case p.Warning:
+	if p.Warning {
 		return "warning"
-	case p.Unbuilt:
-		return "note"
 	}
 	return "error"
 }
@@ -88,17 +84,6 @@ func (ps Problems) Errors() Problems { return ps.filter(Problem.IsError) }
 // Warnings returns the problems that do not.
 func (ps Problems) Warnings() Problems {
 	return ps.filter(func(p Problem) bool { return p.Warning })
-}
-
-// Unbuilt returns what is valid but asks for a feature that this build lacks.
-func (ps Problems) Unbuilt() Problems {
-	return ps.filter(func(p Problem) bool { return p.Unbuilt })
-}
-
-// Refused returns what keeps a daemon from running on the file: its errors, and
-// the features that this build lacks.
-func (ps Problems) Refused() Problems {
-	return ps.filter(func(p Problem) bool { return !p.Warning })
 }
 
 // Error gives every problem with its place and source line.
