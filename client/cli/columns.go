@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // tone is what a word means to the reader, shown as a colour on a terminal.
@@ -25,7 +24,7 @@ type cell struct {
 	tone tone
 }
 
-// fit says what becomes of the last column where a terminal is too narrow.
+// fit says what becomes of a column where a terminal is too narrow.
 type fit int
 
 const (
@@ -61,6 +60,9 @@ func columns(headers string) []column {
 	return list
 }
 
+// dash stands for what is empty.
+const dash = "-"
+
 // row makes cells of values; an empty one shows as a dash, so that columns can be
 // counted.
 func row(values ...any) []cell {
@@ -71,118 +73,11 @@ func row(values ...any) []cell {
 			c = cell{text: fmt.Sprint(v)}
 		}
 		if c.text = clean(c.text); c.text == "" {
-			c.text = "-"
+			c.text = dash
 		}
 		cells[i] = c
 	}
 	return cells
-}
-
-// print writes a table.
-func (a *app) print(cols []column, rows [][]cell) {
-	var keep []int
-	for i, c := range cols {
-		if !c.wide || a.format == formatWide {
-			keep = append(keep, i)
-		}
-	}
-	if !a.noHeaders {
-		headers := make([]cell, len(cols))
-		for i, c := range cols {
-			headers[i] = cell{text: c.header}
-		}
-		rows = append([][]cell{headers}, rows...)
-	}
-	widths := make([]int, len(cols))
-	for _, r := range rows {
-		for _, i := range keep {
-			widths[i] = max(widths[i], utf8.RuneCountInString(r[i].text))
-		}
-	}
-	last := keep[len(keep)-1]
-	gap, room := a.squeeze(cols, keep, widths)
-	var b strings.Builder
-	for _, r := range rows {
-		for _, i := range keep[:len(keep)-1] {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(r[i].text))
-			if cols[i].right {
-				b.WriteString(pad + a.paint(r[i]) + gap)
-			} else {
-				b.WriteString(a.paint(r[i]) + pad + gap)
-			}
-		}
-		c := r[last]
-		switch {
-		case cols[last].right:
-			b.WriteString(strings.Repeat(" ", widths[last]-utf8.RuneCountInString(c.text)) + a.paint(c))
-		case room == 0:
-			b.WriteString(a.paint(c))
-		case cols[last].fit == cut:
-			b.WriteString(a.paint(cell{shorten(c.text, room), c.tone}))
-		default:
-			indent := "\n" + strings.Repeat(" ", a.env.Width-room)
-			b.WriteString(strings.Join(wrapped(c.text, room), indent))
-		}
-		b.WriteByte('\n')
-	}
-	a.say("%s", b.String())
-}
-
-// leastText is the room that a last column of text should have.
-const leastText = 20
-
-// squeeze decides how a table is made to fit a terminal: columns move together
-// when nothing else helps, and room, unless 0, is what the last one has to do
-// with. Elsewhere, and in the wide view, nothing is ever cut.
-func (a *app) squeeze(cols []column, keep []int, widths []int) (gap string, room int) {
-	if a.env.Width == 0 {
-		return "  ", 0
-	}
-	last := keep[len(keep)-1]
-	least := widths[last]
-	if cols[last].fit != whole {
-		least = min(least, leastText)
-	}
-	before := 0
-	for _, i := range keep[:len(keep)-1] {
-		before += widths[i]
-	}
-	gap = "  "
-	if before+len(gap)*(len(keep)-1)+least > a.env.Width {
-		gap = " "
-	}
-	room = a.env.Width - before - len(gap)*(len(keep)-1)
-	if cols[last].fit == whole || (cols[last].fit == cut && a.format == formatWide) || room >= widths[last] || room < len(cols[last].header) {
-		return gap, 0
-	}
-	return gap, room
-}
-
-// shorten cuts a text to a number of characters.
-func shorten(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	runes := []rune(s)
-	return string(runes[:max(most-1, 0)]) + "…"
-}
-
-// wrapped breaks a text into lines, at spaces where there are some.
-func wrapped(s string, width int) []string {
-	var lines []string
-	runes := []rune(s)
-	for len(runes) > width {
-		at := width
-		for i := width; i > width/2; i-- {
-			if runes[i] == ' ' {
-				at = i
-				break
-			}
-		}
-		lines = append(lines, string(runes[:at]))
-		runes = []rune(strings.TrimLeft(string(runes[at:]), " "))
-	}
-	return append(lines, string(runes))
 }
 
 // paint colours a cell on a terminal, unless NO_COLOR is set or the terminal

@@ -187,7 +187,7 @@ func (a *app) steps(e *pb.Explanation) {
 			routes = append(routes, row(table, cell{"beaten", faint}, kind(b.GetKind()), b.GetText()))
 		}
 	}
-	a.print(columns("PRIORITY> RULE HIT WHY|"), rules)
+	a.print(columns("PRIORITY> RULE| HIT WHY|"), rules)
 	if len(routes) > 0 {
 		a.say("\n")
 		a.print(columns("TABLE RESULT KIND ROUTE|"), routes)

@@ -55,7 +55,7 @@ func (a *app) nodeTable(list []*pb.Node) {
 		rows = append(rows, row(n.GetName(), a.ofFamily(n.GetPodCidrs()), a.ofFamily(n.GetInternalIps()), strings.Join(a.linkAddresses(n), ","),
 			nodeSessions(n), drainWord(n.GetDrain()), nodeStatus(n), map[bool]string{true: "yes", false: "no"}[n.GetSelf()]))
 	}
-	a.print(columns("NAME POD-CIDRS INTERNAL-IPS +LINK-ADDRESSES SESSIONS> DRAIN +STATUS +SELF"), rows)
+	a.print(columns("NAME POD-CIDRS| INTERNAL-IPS| +LINK-ADDRESSES| SESSIONS> DRAIN +STATUS +SELF"), rows)
 }
 
 func (a *app) nodeFooter(list []*pb.Node) {

@@ -63,7 +63,7 @@ func (a *app) peerTable(list []*pb.Peer) {
 		rows = append(rows, row(p.GetName(), family(p.GetFamily()), p.GetRemoteAddress(), session(p), uptime,
 			p.GetReceived(), p.GetAccepted(), refused(p), p.GetAnnounced(), hold, p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), why(p)))
 	}
-	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> ANNOUNCED> +HELD> +LINK +LOCAL +ASN> +ROLE +REASON"), rows)
+	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> ANNOUNCED> +HELD> +LINK +LOCAL +ASN> +ROLE +REASON|"), rows)
 	note := ""
 	if held > 0 {
 		note = fmt.Sprintf(", %d held", held)

@@ -30,15 +30,28 @@ func (a *app) rules() *cobra.Command {
 				if r.GetOurs() {
 					ours++
 				}
-				_, text, _ := strings.Cut(r.GetText(), ": ")
-				rows = append(rows, row(r.GetPriority(), family(r.GetFamily()), text, r.GetTableName(), ruleKind(r.GetKind()),
+				rows = append(rows, row(r.GetPriority(), family(r.GetFamily()), a.ruleText(r), r.GetTableName(), ruleKind(r.GetKind()),
 					protocol(r.GetProtocol()), objectState(r.GetState())))
 			}
-			a.print(columns("PRIORITY> FAMILY RULE +TABLE +KIND OWNER STATE"), rows)
+			a.print(columns("PRIORITY> FAMILY RULE| +TABLE +KIND OWNER STATE"), rows)
 			a.footer("%s, %d ours", count(len(list), "rule"), ours)
 			return nil
 		}),
 	}
+}
+
+// ruleText is a rule as `ip rule` shows it without its priority; but in the wide view
+// also without "from all" where something else says what it is for.
+func (a *app) ruleText(r *pb.Rule) string {
+	_, text, _ := strings.Cut(r.GetText(), ": ")
+	rest, all := strings.CutPrefix(text, "from all ")
+	switch word, _, _ := strings.Cut(rest, " "); word {
+	case "to", "iif", "oif", "fwmark", "tos", "dsfield", "ipproto", "sport", "dport", "uidrange":
+		if all && a.format != formatWide {
+			return rest
+		}
+	}
+	return text
 }
 
 func ruleKind(k pb.RuleKind) string {

@@ -45,12 +45,15 @@ func (a *app) dashboard(s *pb.Status) {
 		{"Config", a.configLine(s.GetConfig())},
 		{"Inventory", a.inventoryLine(s.GetInventory())},
 		{"Kernel", a.kernelLine(s.GetPass())},
+		{"Passes", a.passLine(s.GetPass())},
+		{"Held back", cell{a.ifWide(s.GetPass().GetHold()), fair}},
 		{"Speaker", a.speakerLine(s.GetSpeaker())},
 		{"", cell{strings.Join(s.GetSpeaker().GetErrors(), "; "), bad}},
 		{"Sessions", sessionsLine(s)},
 		{"Classes", partLine(s.GetClassesReady(), s.GetClasses(), "ready")},
 		{"Tables", partLine(s.GetTablesReady(), s.GetTables(), "ready")},
 		{"Router", a.routerLine(s)},
+		{"", cell{text: a.ifWide(prefixed("asked: ", strings.Join(s.GetRouter().GetCovers(), "; ")))}},
 		{"Drain", a.drainLine(s.GetDrain(), true)},
 		{"", cell{drainDetail(s.GetDrain()), plain}},
 		{"Others", cell{prefixed("drained: ", strings.Join(s.GetDrainedNodes(), ", ")), fair}},
@@ -117,6 +120,20 @@ func (a *app) kernelLine(p *pb.PassStatus) cell {
 		return cell{"as planned so far; " + passes, fair}
 	}
 	return cell{text: "as planned; " + passes}
+}
+
+// ifWide is a text in the wide view only.
+func (a *app) ifWide(text string) string {
+	if a.format != formatWide {
+		return ""
+	}
+	return text
+}
+
+// passLine counts, in the wide view, what has been done since the daemon's start.
+func (a *app) passLine(p *pb.PassStatus) cell {
+	return cell{text: a.ifWide(fmt.Sprintf("%d since the start, %d of them read the whole kernel; %s made, %d failed",
+		p.GetPasses(), p.GetDumps(), count(p.GetApplied(), "change"), p.GetFailed()))}
 }
 
 func (a *app) speakerLine(s *pb.SpeakerStatus) cell {

@@ -76,7 +76,7 @@ func (a *app) tableTable(list []*pb.Table) {
 		r = append(r, row(held, leftover, foreign, strings.Join(t.GetFence(), ","), a.waits(t))...)
 		rows = append(rows, r)
 	}
-	a.print(columns(cols+" +HELD> +LEFTOVER> FOREIGN> +FENCE REASON~"), rows)
+	a.print(columns(cols+" +HELD> +LEFTOVER> FOREIGN> +FENCE| REASON~"), rows)
 	a.footer("%s; IPV4 and IPV6 are routes installed/planned", count(len(list), "table"))
 }
 
@@ -113,7 +113,7 @@ func (a *app) routes(ctx context.Context, c *client.Client, name string) error {
 		rows = append(rows, row(destination(r), via(r), r.GetLink(), r.GetMetric(), r.GetSource(), number(r.GetMtu()), flags(r),
 			kind(r.GetKind()), r.GetPeer(), protocol(r.GetProtocol()), objectState(r.GetState()), r.GetKernelText()))
 	}
-	a.print(columns("DESTINATION VIA LINK METRIC> +SOURCE +MTU> +FLAGS KIND PEER +PROTOCOL STATE +KERNEL"), rows)
+	a.print(columns("DESTINATION VIA LINK METRIC> +SOURCE +MTU> +FLAGS KIND PEER +PROTOCOL STATE +KERNEL|"), rows)
 	parts := []string{count(len(rows), "route")}
 	for s := pb.ObjectState_OBJECT_STATE_INSTALLED; s <= pb.ObjectState_OBJECT_STATE_FOREIGN; s++ {
 		if states[s] > 0 {
