@@ -74,6 +74,9 @@ func (r *reader) checkClasses() {
 		case c.Link == "":
 		case c.Delegated && served[c.Link]:
 			place.link.Warnf("class %s: link %s is delegated to a pod, but a table or session here uses it", c.Name, c.Link)
+		case !c.Delegated && !served[c.Link] && r.fencedOff(c.Link) != "":
+			t := r.fencedOff(c.Link)
+			place.link.Warnf("class %s: pods cannot reach the network of %s: the fence of table %s has it, like that of every class link that carries nothing of the world; list %s in connected of table %s if they are to", c.Name, c.Link, t, c.Link, t)
 		case !c.Delegated && !served[c.Link]:
 			place.link.Warnf("class %s: no table uses link %s, so nothing here can make its traffic leave by it", c.Name, c.Link)
 		}

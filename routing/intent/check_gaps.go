@@ -35,6 +35,21 @@ func (r *reader) fencesPods(t *routing.Table) bool {
 	return slices.ContainsFunc(pods, stopped) && r.selects(t, pods) < 1<<32
 }
 
+// fencedOff returns the first table that pods look in, and whose fence has the network
+// of a link that it has not connected; "" when there is none.
+func (r *reader) fencedOff(link string) string {
+	if slices.ContainsFunc(r.config.Classes, func(c routing.Class) bool { return c.Link == link && c.Gateway() }) {
+		return ""
+	}
+	for i := range r.config.Tables {
+		t := &r.config.Tables[i]
+		if t.Fence != nil && !slices.Contains(t.Routes.Connected, link) && r.selects(t, r.config.Network("pods")) < 1<<32 {
+			return t.Name
+		}
+	}
+	return ""
+}
+
 // selects returns the first priority at which a table is asked for the way from some
 // of the prefixes to others of them; 1<<32: it is not.
 func (r *reader) selects(t *routing.Table, prefixes []netip.Prefix) uint64 {
