@@ -74,7 +74,7 @@ func TestLongestWord(t *testing.T) {
 // TestRuleText: what says nothing is left out, but for the wide view.
 func TestRuleText(t *testing.T) {
 	for text, want := range map[string]string{
-		"0: from all lookup local":  "from all lookup local",
+		"0: from all lookup local":                              "from all lookup local",
 		"5: from all iif ingress0 to 10.47.64.0/24 unreachable": "iif ingress0 to 10.47.64.0/24 unreachable",
 		"9: from all fwmark 0x200/0xf00 lookup 2004":            "fwmark 0x200/0xf00 lookup 2004",
 		"9: not from all fwmark 0x1 lookup 7":                   "not from all fwmark 0x1 lookup 7",
