@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"netclass.dev/routing"
 )
@@ -72,8 +73,20 @@ func (m *maker) class(c *routing.Class) routing.ClassStatus {
 		st.Health = routing.Shared
 		st.Reason = fmt.Sprintf("%d of %d pod CIDRs of peers are not reached over %s: %s",
 			st.Peers-st.Separated, st.Peers, c.Link, m.unseparated(m.tallies[c.Link], c.Link))
+		return st
 	}
+	st.Reason = m.drainedElsewhere(c.Link)
 	return st
+}
+
+// drainedElsewhere names the nodes whose drain shows at a link that is itself as it
+// should be: routers that are spoken to over it may send their share here.
+func (m *maker) drainedElsewhere(link string) string {
+	if len(m.plan.Drained) == 0 || m.cfg.BGP == nil ||
+		!slices.ContainsFunc(m.cfg.BGP.Upstreams, func(u routing.Upstream) bool { return u.Link == link }) {
+		return ""
+	}
+	return "drained elsewhere: " + strings.Join(m.plan.Drained, ", ")
 }
 
 // noDefault says why traffic of a class to the world cannot leave by its link:

@@ -212,6 +212,11 @@ func TestMarker(t *testing.T) {
 	if !slices.Equal(p.Drained, []string{"k8s-3"}) {
 		t.Errorf("drained: %v", p.Drained)
 	}
+	for name, want := range map[string]string{"world-pod": "drained elsewhere: k8s-3", "node-node": ""} {
+		if c := class(t, p, name); c.Health != routing.Ready || c.Reason != want {
+			t.Errorf("%s is %s (%s), want it ready and %q", name, c.Health, c.Reason, want)
+		}
+	}
 	// Where class paths come from the nodes alone, it is all that says whose are left out.
 	w.Config.Tables[0].Routes.Peers.Learn = routing.LearnNodes
 	wantChanges(t, "learn: nodes", changes(healthy, w.make(), routing.IPv4), `

@@ -19,8 +19,9 @@ drain: {grace: 2s, timeout: 60s, quiet: {packetsPerSecond: 10, for: 2s}, protect
 `
 }
 
-// inFlight is how many pings may be on their way at a time: 1,000 are sent a second.
-const inFlight = 5
+// inFlight is how many pings may be on their way at a time: 1,000 are sent a second,
+// and what a busy machine has held up at once.
+const inFlight = 25
 
 // TestDrain takes a node out from another one, unplugs its links, and takes it
 // back, under traffic of every kind.
@@ -33,6 +34,7 @@ func TestDrain(t *testing.T) {
 	c.serve(c.Router.World, natPort)
 	c.within(convergence, "the router's routes", func() error { return c.routerKnows(lab.LoadBalancers, 3) })
 	one, three := c.daemons[0], c.Node(3)
+	c.safe(c.daemons[2])
 
 	load := c.load(3)
 	time.Sleep(time.Second)
@@ -47,6 +49,13 @@ func TestDrain(t *testing.T) {
 	for _, d := range c.daemons {
 		if out := c.ctl(d, "nodes"); !strings.Contains(line(out, "k8s-3"), "Drained") {
 			t.Errorf("nodes on %s does not show that k8s-3 is drained:\n%s", d.Node.Name, out)
+		}
+	}
+	for _, d := range c.daemons[:2] {
+		for class, want := range map[string]string{"pod-pod": "Shared", "world-pod": "drained elsewhere: k8s-3"} {
+			if out := c.ctl(d, "classes", "--no-headers"); !strings.Contains(line(out, class), want) {
+				t.Errorf("classes on %s does not show that k8s-3 is drained:\n%s", d.Node.Name, out)
+			}
 		}
 	}
 	if out := c.ctl(c.daemons[2], "classes"); strings.Count(out, "Drained") != 2 {
@@ -111,6 +120,16 @@ func TestDrain(t *testing.T) {
 		t.Errorf("pod to world: %v, want at most %d lost each time that it moves", r, inFlight)
 	}
 	c.routerSawNothing()
+}
+
+// safe waits until a node can be drained: the others have their sessions, and have
+// said what they announce.
+func (c *cluster) safe(d *lab.Netclassd) {
+	c.t.Helper()
+	c.within(convergence, "a drain of "+d.Node.Name+" that is safe", func() error {
+		_, err := d.Ctl(c.t.Context(), "drain", "--dry-run")
+		return err
+	})
 }
 
 // TestCordon lets nodes drain themselves when they are cordoned, two at once.
@@ -195,6 +214,7 @@ func TestDrainClass(t *testing.T) {
 	c := start(t, config, "bird")
 	c.within(convergence, "the router's routes", func() error { return c.routerKnows(lab.LoadBalancers, 3) })
 	two := c.daemons[1]
+	c.safe(two)
 	out := c.ctl(two, "drain", "--class", "world-pod", "--keep-egress")
 	t.Logf("drain:\n%s", out)
 	c.must(c.routerKnows(lab.LoadBalancers, 2))

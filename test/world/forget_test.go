@@ -25,6 +25,7 @@ func TestDrainedIsNotForgotten(t *testing.T) {
 	config, api, nodes := withAPI(t, byNodes(t))
 	c := startWith(t, config, "bird", nodes)
 	one, two, three := c.daemons[0], c.daemons[1], c.daemons[2]
+	c.safe(three)
 	c.ctl(one, "drain", "k8s-3", "--grace", "0s")
 	c.must(c.Node(3).Cut(lab.PodNet))
 	c.must(c.Node(3).Cut(lab.Ingress))

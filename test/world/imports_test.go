@@ -63,6 +63,7 @@ func TestImport(t *testing.T) {
 	if out, err := two.Ctl(t.Context(), "explain", "172.30.7.9", "--from", "pod"); err != nil || !strings.Contains(out, lab.Ingress) {
 		t.Errorf("explain: %v\n%s", err, out)
 	}
+	c.safe(two)
 	if out, err := two.Ctl(t.Context(), "drain", "--dry-run"); err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "what routers tell of on ingress0 (1 network)") {
 		t.Errorf("drain --dry-run: %v\n%s", err, out)
 	}

@@ -18,10 +18,7 @@ func TestLastAnnouncer(t *testing.T) {
 	c := start(t, config, "bgpd")
 	c.within(convergence, "the router's routes", func() error { return c.routerKnows(lab.LoadBalancers, 3) })
 	three := c.daemons[2]
-	c.within(convergence, "a drain that is safe", func() error {
-		_, err := three.Ctl(t.Context(), "drain", "--dry-run")
-		return err
-	})
+	c.safe(three)
 	for _, n := range []int{1, 2} {
 		c.must(c.Node(n).LinkDown(lab.Ingress))
 	}
@@ -53,8 +50,5 @@ func TestLastAnnouncer(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		c.must(c.Node(n).LinkUp(lab.Ingress))
 	}
-	c.within(convergence, "a drain that is safe again", func() error {
-		_, err := three.Ctl(t.Context(), "drain", "--dry-run")
-		return err
-	})
+	c.safe(three)
 }
