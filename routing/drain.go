@@ -54,6 +54,7 @@ type DrainRequest struct {
 	Holder     string // with Force: the node whose lock is taken from it
 	By         string // the caller, for people: "uid 0 (netclassctl, pid 812)"
 	Cordon     bool   // asked for by the Node's own spec.unschedulable
+	DryRun     bool   // over the lease: only what it costs, and whether it is safe
 	At         time.Time
 }
 
@@ -118,6 +119,10 @@ type DrainStatus struct {
 	// kube-system/netclass-drain", "marker 10.48.0.3 in BGP", or why nobody does.
 	Lock string
 }
+
+// Final reports whether nothing comes after this status: to a dry run there is but one
+// answer.
+func (s *DrainStatus) Final() bool { return s.Request.DryRun || s.Progress.Final() }
 
 // DrainLease is the lock that lets one node of a Kubernetes cluster be drained at
 // a time, and carries what is asked of other nodes and how they answer.

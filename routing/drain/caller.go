@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,10 +109,7 @@ func (d *Drainer) Drain(ctx context.Context, req routing.DrainRequest, validateO
 		return err
 	}
 	if req.Node != s.Node {
-		if validateOnly {
-			return fmt.Errorf("what a drain of %s costs, it alone can say: run `netclassctl drain --dry-run` on that node", req.Node)
-		}
-		return d.far(ctx, req, report)
+		return d.drainFar(ctx, req, validateOnly, report)
 	}
 	if err := askable(s, &req); err != nil {
 		return err
@@ -166,7 +162,7 @@ func (d *Drainer) validate(ctx context.Context, s *routing.State, req routing.Dr
 		if err := inTheWay(s.Drain.Progress.Phase, &s.Drain.Request, &req); err != nil {
 			return err
 		}
-		st.Progress.Costs = []string{"nothing: a drain of all that is " + underWay(s.Drain.Progress.Phase) + " already"}
+		st.Progress.Costs = nothing(s.Drain.Progress.Phase)
 	}
 	if err := report(st); err != nil || joins {
 		return err

@@ -241,7 +241,7 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("another node without Kubernetes: %v", err)
 		}
 		c := &call{}
-		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{Node: "k8s-2"}, true, c.report); err == nil || !strings.Contains(err.Error(), "run `netclassctl drain --dry-run` on that node") {
+		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{Node: "k8s-2"}, true, c.report); err == nil || !strings.Contains(err.Error(), "run it on k8s-2 itself") {
 			t.Errorf("validate another node: %v", err)
 		}
 		if err := n.drainer.Drain(t.Context(), routing.DrainRequest{}, true, c.report); err != nil || len(c.last().Progress.Costs) != 4 {

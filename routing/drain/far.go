@@ -36,7 +36,7 @@ func (d *Drainer) far(ctx context.Context, req routing.DrainRequest, report func
 	if err != nil {
 		return err
 	}
-	d.log.Info("drain asked of another node", "node", req.Node, "undrain", req.Undrain, "id", id, "by", req.By)
+	d.log.Info("drain asked of another node", "node", req.Node, "undrain", req.Undrain, "dryRun", req.DryRun, "id", id, "by", req.By)
 	return d.heed(ctx, l, id, &req, report)
 }
 
@@ -121,23 +121,25 @@ func sendOnce(ctx context.Context, l Lease, req *routing.DrainRequest, other *ly
 func beside(lease *routing.DrainLease, old, req *routing.DrainRequest, other *lying) (id string, err error) {
 	st := lease.Status
 	answered := st != nil && st.Request.ID == old.ID
-	same := old.Node == req.Node && old.Undrain == req.Undrain
+	same := old.Node == req.Node && old.Undrain == req.Undrain && old.DryRun == req.DryRun
 	alive, dead := false, false
 	if !answered {
 		alive, dead = other.judge(old)
 	}
 	switch {
-	case answered && st.Progress.Final(), dead:
+	case answered && st.Final(), dead:
 		return "", nil
+	case req.DryRun && old.Node == req.Node && !old.DryRun && !old.Undrain:
+		return "", noError{joins{old}}
 	case same && (req.Undrain || sameWish(old, req)):
 		return old.ID, nil
 	case req.Undrain:
 		return "", nil
 	case !answered && !alive:
 		return "", errUndecided
-	case same && covers(old, req):
+	case same && !req.DryRun && covers(old, req):
 		return old.ID, nil
-	case same:
+	case same && !req.DryRun:
 		return "", noError{inTheWay(routing.DrainGoing, old, req)}
 	}
 	return "", noError{&routing.Refused{Reasons: []string{fmt.Sprintf("%s is just being asked for %s (%s): wait until that is done", what(old), old.Node, old.By)}}}
@@ -151,8 +153,11 @@ func sameWish(a, b *routing.DrainRequest) bool {
 func equal(a, b *time.Duration) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func what(req *routing.DrainRequest) string {
-	if req.Undrain {
+	switch {
+	case req.Undrain:
 		return "an undrain"
+	case req.DryRun:
+		return "a dry run"
 	}
 	return "a drain"
 }
@@ -173,7 +178,7 @@ func (d *Drainer) heed(ctx context.Context, l Lease, id string, req *routing.Dra
 					return err
 				}
 			}
-			if st.Progress.Final() {
+			if st.Final() {
 				return errorOf(st.Progress.Error, &st.Progress.Failure)
 			}
 		}
@@ -214,7 +219,7 @@ func renew(ctx context.Context, l Lease, id string) {
 	if err != nil || lease.Request == nil || lease.Request.ID != id {
 		return
 	}
-	if st := lease.Status; st != nil && st.Request.ID == id && st.Progress.Final() {
+	if st := lease.Status; st != nil && st.Request.ID == id && st.Final() {
 		return
 	}
 	next, req := *lease, *lease.Request

@@ -41,7 +41,7 @@ func (d *Drainer) hearFar(s *routing.State) {
 		return
 	}
 	switch st := lease.Status; {
-	case st != nil && st.Request.ID == req.ID && st.Progress.Final():
+	case st != nil && st.Request.ID == req.ID && st.Final():
 	case was.lease != d.heard.lease:
 		d.log.Info("request over the drain lease not taken up before it is said again", "id", req.ID, "by", req.By)
 	case was.id != req.ID || !was.at.Equal(req.At):
@@ -57,7 +57,7 @@ func (d *Drainer) takeUp(req *routing.DrainRequest) {
 		}
 	}
 	d.handled[req.ID] = time.Now()
-	d.log.Info("request over the drain lease taken up", slog.String("id", req.ID), slog.Bool("undrain", req.Undrain),
+	d.log.Info("request over the drain lease taken up", slog.String("id", req.ID), slog.Bool("undrain", req.Undrain), slog.Bool("dryRun", req.DryRun),
 		slog.String("by", req.By), slog.Bool("forced", req.Force))
 	c := newCaller(*req)
 	c.far = true

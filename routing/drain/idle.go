@@ -18,6 +18,8 @@ func (d *Drainer) idle(ctx context.Context) {
 			switch {
 			case d.rec.active():
 				d.putBack(c) // for the next phase
+			case c.request.DryRun:
+				d.weigh(ctx, c, s)
 			case c.request.Undrain:
 				d.nothingDrained(c, s)
 			default:

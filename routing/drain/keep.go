@@ -37,7 +37,7 @@ func (d *Drainer) keepLock(ctx context.Context) {
 	case self == nil || self.UID == "":
 	case uid == self.UID && id == d.rec.Request.ID:
 		d.holdBy(d.lockText())
-		if st := seen.Status; st == nil || st.Request.Node != s.Node {
+		if strange(seen.Status, d.status) {
 			// An answer to somebody may just be there: it is given time to be read.
 			if d.strangeAt.IsZero() {
 				d.strangeAt = time.Now()
@@ -60,6 +60,13 @@ func (d *Drainer) keepLock(ctx context.Context) {
 		d.joined = l.String()
 		d.holdBy(d.lockText())
 	}
+}
+
+// strange reports whether a status in the lease is not that of a node that is drained:
+// an answer to somebody has taken its place.
+func strange(st, drained *routing.DrainStatus) bool {
+	return st == nil || st.Request.Node != drained.Request.Node || st.Request.DryRun ||
+		st.Progress.Phase != drained.Progress.Phase || st.Progress.Error != drained.Progress.Error
 }
 
 // keepUntil is when the lock is to be looked at again; zero: with the next news.
@@ -122,7 +129,7 @@ func (d *Drainer) orphan(ctx context.Context, s *routing.State) {
 			r.Phase = routing.DrainUndoing // nothing is left but to free it
 		}
 	}
-	r.Request.ID = id
+	r.Request.ID, r.Request.DryRun = id, false
 	d.rec, d.callers, d.said, d.costs, d.joined = r, nil, progress{}, nil, l.String()
 	d.mustSave()
 	d.log.Warn("drain taken up from the lease", "id", id, "by", r.Request.By, "phase", string(r.Phase))

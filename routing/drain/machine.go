@@ -107,6 +107,8 @@ func (d *Drainer) hear() (turn bool) {
 	for _, c := range d.asked() {
 		undoing := d.rec.Phase == routing.DrainUndoing || d.rec.Phase == routing.DrainBack
 		switch {
+		case c.request.DryRun:
+			d.weighBeside(c)
 		case c.request.Undrain && undoing, !c.request.Undrain && inTheWay(d.rec.Phase, &d.rec.Request, &c.request) == nil:
 			d.callers = append(d.callers, c)
 			d.greet(c)
@@ -173,11 +175,19 @@ func (d *Drainer) dismissOne(c *caller, err error, last *routing.DrainStatus) {
 	if c.far {
 		st := routing.DrainStatus{Request: c.request, Since: time.Now()}
 		st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, At: time.Now()}
-		if last != nil {
+		switch {
+		case last != nil:
 			st = *last
+		case d.rec.active() && d.status != nil:
+			// Others read there how far this node is taken out.
+			st = *d.status
+			st.Progress.At, st.Progress.Costs, st.Progress.Rates = time.Now(), nil, nil
+			if st.Progress.Phase == routing.DrainBack {
+				st.Progress.Phase = routing.DrainUndoing // an error of that is not the last word
+			}
 		}
 		if err != nil {
-			st.Progress.Phase, st.Progress.Error, st.Progress.Failure = routing.DrainEnded, err.Error(), failureOf(err)
+			st.Progress.Error, st.Progress.Failure = err.Error(), failureOf(err)
 			st.Progress.Failure.Unreported = last == nil
 		}
 		d.scribe.answer(&st, &c.request, d.rec.Leases)

@@ -51,7 +51,7 @@ func (s *scribe) answer(st *routing.DrainStatus, to *routing.DrainRequest, lease
 		st = &copied
 	}
 	s.mu.Lock()
-	if n := len(s.queue); n > 0 && (n == maxQueue || s.queue[n-1].Request.ID == st.Request.ID && !s.queue[n-1].Progress.Final()) {
+	if n := len(s.queue); n > 0 && (n == maxQueue || s.queue[n-1].Request.ID == st.Request.ID && !s.queue[n-1].Final()) {
 		s.queue[n-1] = said{st, leases}
 	} else {
 		s.queue = append(s.queue, said{st, leases})
@@ -100,7 +100,7 @@ func (s *scribe) deliver(ctx context.Context, st said) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if time.Now().After(giveUp) || !st.Progress.Final() && s.more() {
+		if time.Now().After(giveUp) || !st.Final() && s.more() {
 			s.log.Warn("drain status not written to the lease", "error", err)
 			return
 		}
@@ -155,7 +155,7 @@ func writeStatus(ctx context.Context, l Lease, st *routing.DrainStatus) error {
 	}
 	next := *lease
 	next.Status = st
-	if st.Progress.Final() && lease.Request != nil && lease.Request.ID == st.Request.ID {
+	if st.Final() && lease.Request != nil && lease.Request.ID == st.Request.ID {
 		next.Request = nil // it is answered, also once another status is in that place
 	}
 	_, err = l.WriteDrain(ctx, &next)

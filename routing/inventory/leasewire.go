@@ -26,10 +26,12 @@ const (
 	maxWait    = 7 * 24 * time.Hour
 )
 
-// wireRequest is a routing.DrainRequest in an annotation.
+// wireRequest is a routing.DrainRequest in an annotation. That of a dry run names its
+// node in another place: a release that knows no dry run finds no node, and drains none.
 type wireRequest struct {
 	ID         string        `json:"id"`
-	Node       string        `json:"node"`
+	Node       string        `json:"node,omitempty"`
+	DryRunOf   string        `json:"dryRunOf,omitempty"`
 	Undrain    bool          `json:"undrain,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	Classes    []string      `json:"classes,omitempty"`
@@ -160,11 +162,15 @@ func (w *wireStatus) encode() (text string, err error) {
 }
 
 func toWire(r *routing.DrainRequest) *wireRequest {
-	return &wireRequest{
+	w := &wireRequest{
 		ID: r.ID, Node: r.Node, Undrain: r.Undrain, Reason: plain(r.Reason, maxText), Classes: r.Classes,
 		Grace: (*wireDuration)(r.Grace), Wait: (*wireDuration)(r.Wait), KeepEgress: r.KeepEgress, Force: r.Force,
 		Holder: r.Holder, By: plain(r.By, maxText), Cordon: r.Cordon, At: r.At.UTC(),
 	}
+	if r.DryRun {
+		w.Node, w.DryRunOf = "", r.Node
+	}
+	return w
 }
 
 // decodeRequest reads the annotation.
@@ -215,7 +221,7 @@ func decode(text string, into any) error {
 
 func (w *wireRequest) request() routing.DrainRequest {
 	return routing.DrainRequest{
-		ID: w.ID, Node: w.Node, Undrain: w.Undrain, Reason: plain(w.Reason, maxText), Classes: w.Classes,
+		ID: w.ID, Node: w.Node + w.DryRunOf, DryRun: w.DryRunOf != "", Undrain: w.Undrain, Reason: plain(w.Reason, maxText), Classes: w.Classes,
 		Grace: (*time.Duration)(w.Grace), Wait: (*time.Duration)(w.Wait), KeepEgress: w.KeepEgress, Force: w.Force,
 		Holder: w.Holder, By: plain(w.By, maxText), Cordon: w.Cordon, At: w.At,
 	}
@@ -227,12 +233,16 @@ func (w *wireRequest) check() error {
 	switch {
 	case w.ID == "":
 		return errors.New("it has no id")
-	case w.Node == "":
+	case w.Node == "" && w.DryRunOf == "":
 		return errors.New("it names no node")
+	case w.Node != "" && w.DryRunOf != "":
+		return errors.New("it names two nodes")
+	case w.DryRunOf != "" && w.Undrain:
+		return errors.New("it is a dry run of an undrain")
 	case len(w.Classes) > maxListed:
 		return fmt.Errorf("it names more than %d classes", maxListed)
 	}
-	for _, name := range append([]string{w.ID, w.Node}, w.Classes...) {
+	for _, name := range append([]string{w.ID, w.Node, w.DryRunOf}, w.Classes...) {
 		if plain(name, maxName) != name {
 			return fmt.Errorf("%.40q is no name", name)
 		}

@@ -15,7 +15,7 @@ func FuzzLease(f *testing.F) {
 		`{"id":"d1","node":"a","reason":"x","classes":["c"],"grace":"10s","wait":"1m","at":"2026-11-30T12:00:00Z"}`,
 		`{"request":{"id":"d1","node":"a"},"phase":"Draining","step":"Mesh","message":"m","costs":["c"],"rates":[{"link":"pod0","received":1e300,"sent":-0.5}],"error":"e"}`,
 		`{"id":"d\u0000","node":"a"}`, `{"id":"d1","node":"a","reason":"\u001b]0;x\u0007\u202e\u2028\ud800"}`, `{"id":"d1","node":"a","grace":"9999999h"}`,
-		`null`, `[]`, `{"request":{"id":"d1","node":"a"},"phase":"Drained","step":"\ud800"}`, `{"id":"d1","node":"a","grace":1}`,
+		`{"id":"d1","dryRunOf":"a"}`, `{"id":"d1","dryRunOf":"a","node":"b"}`, `null`, `[]`, `{"request":{"id":"d1","node":"a"},"phase":"Drained","step":"\ud800"}`, `{"id":"d1","node":"a","grace":1}`,
 	} {
 		f.Add(text)
 	}
@@ -52,6 +52,24 @@ func wantPlain(t *testing.T, shown string) {
 	t.Helper()
 	if len(shown) > maxWire || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("shown: %q", shown)
+	}
+}
+
+// TestDryRunForOthers: a release that knows no dry run finds a request without a node,
+// which it leaves, and does not drain anything.
+func TestDryRunForOthers(t *testing.T) {
+	asked := &routing.DrainRequest{ID: "d1", Node: "a", DryRun: true, Classes: []string{"c"}}
+	text, err := encodeRequest(asked)
+	if err != nil || strings.Contains(text, `"node"`) {
+		t.Fatalf("%s, %v", text, err)
+	}
+	if read, err := decodeRequest(text); err != nil || read.Node != "a" || !read.DryRun {
+		t.Errorf("read: %+v, %v", read, err)
+	}
+	for _, bad := range []string{`{"id":"d1","dryRunOf":"a","node":"b"}`, `{"id":"d1","dryRunOf":"a","undrain":true}`, `{"id":"d1"}`} {
+		if read, err := decodeRequest(bad); err == nil {
+			t.Errorf("%s is read as %+v", bad, read)
+		}
 	}
 }
 

@@ -40,6 +40,10 @@ func TestDrain(t *testing.T) {
 	time.Sleep(time.Second)
 	before, err := three.Counts()
 	c.must(err)
+	if out := c.ctl(one, "drain", "k8s-3", "--dry-run"); !strings.Contains(out, "draining k8s-3 costs:") || !strings.Contains(out, "can be drained now") {
+		t.Errorf("a dry run from another node says:\n%s", out)
+	}
+	c.must(c.routerKnows(lab.LoadBalancers, 3))
 	out := c.ctl(one, "drain", "k8s-3", "--reason", "new disk")
 	t.Logf("drain:\n%s", out)
 	if !strings.Contains(out, "DRAINED") {
