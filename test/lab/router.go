@@ -192,12 +192,14 @@ protocol bgp nodes4 {
 	local %[1]s as 64513;
 	neighbor range %[2]s as 64512;
 	dynamic name "node4_";
+	error wait time 1, 4;
 	ipv4 { import all; export none; };
 }
 protocol bgp nodes6 {
 	local %[3]s as 64513;
 	neighbor range %[4]s as 64512;
 	dynamic name "node6_";
+	error wait time 1, 4;
 	ipv6 { import all; export none; };
 }
 `, linkPrefix(Ingress, routerNumber, routing.IPv4).Addr(), LinkNetwork(Ingress, routing.IPv4),

@@ -43,10 +43,10 @@ func (s *story) served() {
 	file := s.Router.File("bird.conf")
 	text, err := os.ReadFile(file)
 	s.must(err)
-	s.must(os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "dynamic name", "error wait time 1, 4;\n\tdynamic name")+`
+	s.must(os.WriteFile(file, append(text, `
 protocol kernel { merge paths on; ipv4 { import none; export where source = RTS_BGP; }; }
 protocol kernel { merge paths on; ipv6 { import none; export where source = RTS_BGP; }; }
-`), 0o644))
+`...), 0o644))
 	s.must(s.router.Order("configure"))
 	for _, n := range s.nodes {
 		for _, f := range routing.Families {

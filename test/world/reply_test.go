@@ -73,6 +73,7 @@ func (c *cluster) clients(byRouter bool) {
 		}
 		c.nearClient(f, byRouter)
 	}
+	c.withoutIngress()
 	// What nobody serves must not go back and forth.
 	c.unused()
 	c.routerSawNothing()
@@ -134,6 +135,27 @@ func (c *cluster) nearHosts(f routing.Family, link string) {
 	if err := call(one.Pod, two.Addr(lab.NodeNet, f), patience); err != nil {
 		c.t.Errorf("from a pod to another node's address on the node network: %v", err)
 	}
+}
+
+// withoutIngress takes a node's ingress0 down and up: meanwhile its pods, and replies,
+// reach VLAN 40 without the router.
+func (c *cluster) withoutIngress() {
+	c.t.Helper()
+	one := c.Node(1)
+	c.must(one.LinkDown(lab.Ingress))
+	for _, f := range routing.Families {
+		host := netip.MustParseAddr(lab.ClientAddr(lab.Mgmt, nearNumber, f))
+		for _, from := range []netip.Addr{one.PodAddr(f), vipEBPF.Of(f)} {
+			c.within(convergence, fmt.Sprintf("from %s to %s without ingress0", from, host), func() error {
+				hop, err := one.Lookup(host, from, lab.CNILink)
+				if err == nil && hop.Link != lab.Mgmt {
+					err = fmt.Errorf("it leaves by %v", hop)
+				}
+				return err
+			})
+		}
+	}
+	c.must(one.LinkUp(lab.Ingress))
 }
 
 // hope is how long a call may take that should succeed, or should not.
