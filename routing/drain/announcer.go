@@ -22,8 +22,8 @@ func (j *judge) lastAnnouncer() {
 		for _, f := range routing.Families {
 			key := routing.SessionKey{Peer: u.Name, Family: f}
 			vips := told(j.State, key)
-			if len(vips) == 0 {
-				continue
+			if len(vips) == 0 || !inSession(j.State, key) {
+				continue // with nobody who has heard of them, nothing is taken back
 			}
 			others := j.others(key)
 			if len(others.names()) == 0 {
@@ -64,6 +64,13 @@ func told(s *routing.State, key routing.SessionKey) (vips []string) {
 		}
 	}
 	return vips
+}
+
+// inSession reports whether a session is up.
+func inSession(s *routing.State, key routing.SessionKey) bool {
+	return slices.ContainsFunc(s.Peers, func(p routing.PeerStatus) bool {
+		return p.Neighbor.Key == key && p.Session.State == routing.Established
+	})
 }
 
 // announcers are what is known of the other nodes and one session with a router.
@@ -146,7 +153,7 @@ func (j *judge) unknownAnnouncers() (said []string) {
 		u := &j.cfg.BGP.Upstreams[i]
 		for _, f := range routing.Families {
 			key := routing.SessionKey{Peer: u.Name, Family: f}
-			if !slices.Contains(j.links, u.Link) || len(told(j.State, key)) == 0 {
+			if !slices.Contains(j.links, u.Link) || len(told(j.State, key)) == 0 || !inSession(j.State, key) {
 				continue
 			}
 			if a := j.others(key); len(a.known) == 0 && len(a.unknown) > 0 {

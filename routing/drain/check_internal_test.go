@@ -33,10 +33,10 @@ func twoNodes(kube bool) *routing.State {
 	if kube {
 		s.Inventory.Drain = &routing.DrainLease{Version: "1"}
 	}
-	key := routing.SessionKey{Peer: "k8s-2", Family: routing.IPv4}
+	key, router := routing.SessionKey{Peer: "k8s-2", Family: routing.IPv4}, routing.SessionKey{Peer: "udm", Family: routing.IPv4}
 	s.Peers = []routing.PeerStatus{
 		{Neighbor: routing.Neighbor{Key: key, Link: "pod0"}, Session: routing.Session{Key: key, State: routing.Established}},
-		{Neighbor: routing.Neighbor{Key: routing.SessionKey{Peer: "udm"}, Upstream: true}},
+		{Neighbor: routing.Neighbor{Key: router, Upstream: true}, Session: routing.Session{Key: router, State: routing.Established}},
 	}
 	return s
 }
@@ -59,6 +59,10 @@ func TestUnsafe(t *testing.T) {
 		want []string
 	}{
 		{name: "safe", do: func(*routing.State, *routing.DrainRequest) {}},
+		{"a router that has heard nothing here either", 0, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Peers[1].Session.State = routing.Active
+			noted(s, routing.NoteRouters)
+		}, nil},
 		{"not read", 0, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Synced = false }, []string{"have not been read yet"}},
 		{"old", 0, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Stale = "refused" }, []string{"old (refused)"}},
 		{"nobody", 0, func(s *routing.State, _ *routing.DrainRequest) { s.Inventory.Nodes = s.Inventory.Nodes[1:] }, []string{`"k8s-1" is not in test`}},
@@ -242,6 +246,9 @@ func TestCostsOfRouters(t *testing.T) {
 	s.Config.Config.BGP.Upstreams[0].Import = []routing.Import{{Networks: []string{"corp"}, Table: "pods"}}
 	s.Kernel.Routes = []routing.Route{{Table: 47, Dst: netip.MustParsePrefix("10.50.0.0/16"), Metric: routing.MetricImport, Link: "ingress0", Protocol: 147}}
 	s.Peers[1].Neighbor.Link = "ingress0"
+	s.Peers = append(s.Peers, routing.PeerStatus{
+		Neighbor: routing.Neighbor{Key: routing.SessionKey{Peer: "udm", Family: routing.IPv6}, Link: "ingress0", Upstream: true},
+	})
 	const look = "whether another node announces to udm/ipv4 is not known, as k8s-2 cannot say: if none does, its addresses are gone; look at the router first"
 	for _, tc := range []struct {
 		req        routing.DrainRequest
@@ -266,7 +273,7 @@ func TestCostsOfRouters(t *testing.T) {
 	if said := costs(s, &routing.DrainRequest{}); slices.Contains(said, look) {
 		t.Errorf("another node says that it announces: %q", said)
 	}
-	s.Peers[1].Session.State = routing.Established
+	s.Peers[2].Session.State = routing.Established
 	if text := strings.Join(costs(s, &routing.DrainRequest{}), "\n"); strings.Contains(text, "no session with udm") {
 		t.Errorf("its session is up: %s", text)
 	}
