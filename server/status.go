@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -47,7 +48,7 @@ func (v *view) status() *pb.Status {
 		}
 	}
 	for i := range v.plan.Tables {
-		if v.plan.Tables[i].Health == routing.Ready {
+		if h := v.plan.Tables[i].Health; h == routing.Ready || h == routing.Delegated {
 			m.TablesReady++
 		}
 	}
@@ -57,15 +58,38 @@ func (v *view) status() *pb.Status {
 		}
 	}
 	m.DrainedNodes = some(m.DrainedNodes)
+	m.Conditions = v.conditions()
+	return m
+}
+
+// conditions are those of the state, and one for each class and table that is not
+// counted as ready and that none of them is about.
+func (v *view) conditions() []*pb.Condition {
+	list := slices.Clone(v.Conditions)
+	explain := func(object string, health routing.Health, reason string) {
+		about := func(c routing.Condition) bool { return c.Object == object }
+		if health != routing.Ready && health != routing.Delegated && !slices.ContainsFunc(v.Conditions, about) {
+			list = append(list, routing.Condition{Object: object, Reason: string(health), Message: reason})
+		}
+	}
+	for i := range v.plan.Classes {
+		c := &v.plan.Classes[i]
+		explain("class/"+c.Class.Name, c.Health, c.Reason)
+	}
+	for i := range v.plan.Tables {
+		t := &v.plan.Tables[i]
+		explain("table/"+t.Name, t.Health, t.Reason)
+	}
+	var shown []*pb.Condition
 	bytes := 0
-	for i := range v.Conditions {
-		c := v.condition(&v.Conditions[i])
+	for i := range list {
+		c := v.condition(&list[i])
 		if bytes += proto.Size(c) + 8; bytes > pageBytes {
 			break
 		}
-		m.Conditions = append(m.Conditions, c)
+		shown = append(shown, c)
 	}
-	return m
+	return shown
 }
 
 func (v *view) daemon() *pb.Daemon {

@@ -30,7 +30,9 @@ at every resync; in a large cluster the nodes have their turn, and so they have
 here without --all. The last line says whether a router can come to carry a
 packet of the cluster: PROVEN when guard and fence are in the kernel and no
 answer to any kind of packet leads to a router. Exit code 3: something is
-VIOLATED, or that is NOT PROVEN although the configuration asks for it.`,
+VIOLATED, or that is NOT PROVEN although the configuration asks for it and the
+node has the links that it takes; one that lacks them is shown, with 0, like a
+class that waits for its link.`,
 		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			resp, err := c.Verify(ctx, all, a.family())
