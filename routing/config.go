@@ -25,6 +25,7 @@ type Config struct {
 	Networks []Network // in order of appearance
 	Classes  []Class
 	Tables   []Table
+	NoTables bool // tables is given, and empty: none are wanted
 	Guard    *Guard
 	Cluster  *Cluster
 	BGP      *BGP

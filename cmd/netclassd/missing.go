@@ -43,6 +43,12 @@ func nothing(path string) error {
 	}}}
 }
 
+// absent is the answer to who has a configuration loaded that is not there. It is no
+// fault of the daemon's, which waits for one.
+func absent(path string) error {
+	return &routing.Invalid{Problems: []routing.Problem{{File: path, Message: "there is no such file: netclassd idles until there is"}}}
+}
+
 // absolute returns the path from the root, so that it means the same to whoever
 // reads it in a status or a log.
 func absolute(path string) string {

@@ -42,6 +42,12 @@ func TestReloadOfNothing(t *testing.T) {
 			t.Errorf("idle daemon, file %q: %v", idle, err)
 		}
 	}
+	write("nonsense")
+	_ = reload()
+	_ = os.Remove(path)
+	if err := reload(); err == nil || strings.Count(err.Error(), "there is no such file: netclassd idles until there is") != 2 || !d.exit.Load().Idle() {
+		t.Errorf("idle daemon, no file: %v", err)
+	}
 	write("apiVersion: netclass.dev/v1alpha1\ntables: [{name: t, id: 9}]\n")
 	if err := reload(); err != nil {
 		t.Fatal(err)
@@ -51,6 +57,7 @@ func TestReloadOfNothing(t *testing.T) {
 		"---\n# out\n":                        "it is empty: the last good one stays",
 		"apiVersion: netclass.dev/v1alpha1\n": "it asks for nothing: the last good one stays",
 		"gone":                                "it is gone: the last good one stays",
+		"apiVersion: netclass.dev/v1alpha1\nclasses: [{name: c, link: l}]\n": "it has no tables any more, and would have t emptied",
 	} {
 		if text == "gone" {
 			_ = os.Remove(path)
@@ -64,6 +71,10 @@ func TestReloadOfNothing(t *testing.T) {
 		if d.exit.Load().Idle() {
 			t.Errorf("file %q is in force", text)
 		}
+	}
+	write("apiVersion: netclass.dev/v1alpha1\nclasses: [{name: c, link: l}]\ntables: []\n")
+	if err := reload(); err != nil || len(d.exit.Load().Tables) > 0 {
+		t.Errorf("no tables, and meant so: %v", err)
 	}
 }
 

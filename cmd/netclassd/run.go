@@ -64,6 +64,10 @@ func run(f flags) error {
 		return err
 	}
 	defer k.Close()
+	if err := stranded(ctx, k, f, config); err != nil {
+		listener.Close()
+		return err
+	}
 
 	d := &daemon{flags: f, log: log, ctx: ctx}
 	d.health = health.New(func() { d.engine.Look() })
@@ -205,9 +209,18 @@ func (d *daemon) reload(validateOnly bool) (*routing.Config, []routing.Problem, 
 		defer d.notifier.reloaded()
 	}
 	config, warnings, err := load(d.config)
-	if inForce := d.exit.Load(); err == nil && config.Idle() && inForce != nil && !inForce.Idle() {
+	switch inForce := d.exit.Load(); {
+	case err != nil:
+	case config.Idle() && inForce != nil && !inForce.Idle():
 		// Most likely somebody has lost it, or is just writing it.
 		err = nothing(d.config)
+	case cutOff(config, inForce):
+		err = lacksTables(d.config, tablesOf(inForce))
+	case config.Idle() && why(d.config) == notThere:
+		if !validateOnly {
+			d.use(config) // what was wrong with an earlier one is no more
+		}
+		return nil, nil, absent(d.config)
 	}
 	if err != nil {
 		if !validateOnly {

@@ -29,6 +29,7 @@ var reservedTables = map[string]string{
 
 func (r *reader) readTables(n *strictyaml.Node) {
 	names, ids := map[string]int{}, map[routing.TableID]int{}
+	r.config.NoTables = n.IsList() && len(n.List()) == 0
 	for _, item := range n.List() {
 		m := item.Map()
 		nameNode := m.Require("name")

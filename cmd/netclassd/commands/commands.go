@@ -48,7 +48,10 @@ to the journal where systemd has started it. It needs CAP_NET_ADMIN, and there
 is one in a network namespace: another refuses to start.
 
 SIGHUP reloads the configuration; a bad one is refused and the last good one
-stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
+stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.
+
+Exit codes: 0 ended as it was told to, 1 error, 2 usage, 78 the configuration
+cannot be used.`,
 		Version:       version.String(),
 		Args:          usage(known),
 		SilenceErrors: true,
@@ -56,15 +59,46 @@ stays. SIGTERM ends it; what becomes of the kernel's routes is daemon.onExit.`,
 		RunE:          func(*cobra.Command, []string) error { return act.Run(f) },
 	}
 	root.SuggestionsMinimumDistance = 2
-	p := root.PersistentFlags()
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
+	asking := []*cobra.Command{check(&f, act), flush(&f, act), adopt(&f, act)}
+	for _, c := range append(asking, root) {
+		f.add(c)
+	}
+	root.AddCommand(asking...)
+	root.AddCommand(speaker(act), versionCommand())
+	root.SetUsageTemplate(strings.NewReplacer("Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 ",
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `{{.CommandPath}} COMMAND --help says more about a command.`).Replace(root.UsageTemplate()))
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	shells(root)
+	return root
+}
+
+// add gives a command the flags. They are no inherited ones, which those that need
+// none would show too.
+func (f *Flags) add(c *cobra.Command) {
+	p := c.Flags()
 	p.StringVar(&f.Config, "config", "/etc/netclassd/config.yaml", "the configuration `FILE`; a missing one is waited for")
 	p.StringVar(&f.Socket, "socket", "/run/netclassd/netclassd.sock", "the `PATH` of the socket that netclassctl talks to")
 	p.StringVar(&f.StateDir, "state-dir", "/var/lib/netclassd", "the `DIR` for what must not be forgotten")
 	p.StringVar(&f.Node, "node", "", "this node's `NAME` (default: the configuration's, $NODE_NAME, then the lower-case hostname)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
-	root.AddCommand(check(&f, act), flush(&f, act), adopt(&f, act), speaker(act), versionCommand())
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
-	return root
+	_ = c.MarkFlagDirname("state-dir")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	_ = c.RegisterFlagCompletionFunc("socket", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+}
+
+// shells leaves the completions that there is a use for on Linux.
+func shells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		for _, shell := range c.Commands() {
+			if shell.Name() == "powershell" {
+				c.RemoveCommand(shell)
+			}
+		}
+	}
 }
 
 func check(f *Flags, act Actions) *cobra.Command {
@@ -74,8 +108,9 @@ func check(f *Flags, act Actions) *cobra.Command {
 		Long: `check reads a configuration, that of --config where no file is given, and the
 nodes file that it names, and prints every fault at once, each with its line
 and column, and what of the one hardly fits the other. With --node it looks at
-that node's needs too. It needs no privileges and changes nothing. Exit codes:
-0 usable (there may be warnings), 78 not usable.`,
+that node's needs too. It needs no privileges and changes nothing.
+
+Exit codes: 0 usable (there may be warnings), 2 usage, 78 not usable.`,
 		Args: usage(func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("check takes one file, not %d", len(args))
@@ -85,6 +120,7 @@ that node's needs too. It needs no privileges and changes nothing. Exit codes:
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return act.Check(cmd, *f, append(args, f.Config)[0])
 		},
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	}
 }
 
@@ -132,6 +168,7 @@ without a lost packet.`,
 	c.Flags().StringVar(&a.Protocol, "protocol", "", "whose routes: the protocol's `NAME` or number, as ip route shows it")
 	c.Flags().StringVar(&a.Table, "table", "", "in which table: its `NAME` in the configuration, or its number")
 	c.Flags().BoolVar(&a.DryRun, "dry-run", false, "only show what would become of them")
+	_ = c.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{"bird", "zebra", "static"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -140,7 +177,7 @@ without a lost packet.`,
 func speaker(act Actions) *cobra.Command {
 	return &cobra.Command{
 		Use:    "speaker",
-		Short:  "Talk BGP for a netclassd (started by it)",
+		Short:  "Talk BGP for a netclassd, which starts this itself: it is of no use by hand",
 		Hidden: true,
 		Args:   usage(cobra.NoArgs),
 		RunE:   func(*cobra.Command, []string) error { return act.Speaker() },
@@ -151,6 +188,7 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version",
+		Long:  `Show the version. A package's version is the same, or ends in it.`,
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "netclassd %s\n", version.String())
