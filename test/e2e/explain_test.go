@@ -83,7 +83,7 @@ func explains(ctx context.Context, d *lab.Netclassd, p fibprobe.Packet, state in
 	}
 	want := verdictOf(p, state)
 	// Somebody's address that nothing leads to is a fault; nobody's is stopped.
-	failed := want == "UNREACHABLE" && p.Want[0].String() != "unreachable" && got.Class != ""
+	failed := want == "UNREACHABLE" && p.Want[0].String() != "unreachable"
 	if got.line() != p.Want[state].String() || got.Disagreement != "" || got.Verdict != "VERDICT_"+want || got.Failed != failed || exit == 3 != failed {
 		return fmt.Errorf("got %+v, exit %d; want %s, %s, failed %v", got, exit, p.Want[state], want, failed)
 	}
