@@ -21,8 +21,8 @@ func (w *world) cordon(names ...string) {
 			}
 			for i := range s.Peers {
 				p := &s.Peers[i]
-				o := w.node(p.Neighbor.Key.Peer)
-				if slices.Contains(names, o.name) && p.Session.State == routing.Established && !o.engine.unheeded.Load() {
+				name := p.Neighbor.Key.Peer
+				if slices.Contains(names, name) && p.Session.State == routing.Established && !w.node(name).engine.unheeded.Load() {
 					p.Notes = "0 1"
 				}
 			}

@@ -141,6 +141,11 @@ func (n *node) boot() {
 			s.Plan.Speak.Neighbors = append(s.Plan.Speak.Neighbors, nb)
 			s.Peers = append(s.Peers, routing.PeerStatus{Neighbor: nb, Session: n.session(nb.Key, o)})
 		}
+		router := routing.SessionKey{Peer: "udm", Family: routing.IPv6} // of what is announced below
+		s.Peers = append(s.Peers, routing.PeerStatus{
+			Neighbor: routing.Neighbor{Key: router, Link: "ingress0", Upstream: true},
+			Session:  routing.Session{Key: router, State: routing.Established},
+		})
 		for _, c := range cfg.Classes {
 			st := routing.ClassStatus{Class: c, Health: routing.Ready}
 			if links, _ := cfg.DrainLinks(e.order.Classes); e.order.Step > routing.DrainClaim && slices.Contains(links, c.Link) {
