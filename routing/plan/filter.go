@@ -34,6 +34,7 @@ func (m *maker) filters() {
 		default:
 			continue
 		}
-		m.condition("link/"+name, "ReversePathFilter", "%s; set net.ipv4.conf.all.rp_filter and net.ipv4.conf.%s.rp_filter to 0", what, name)
+		// With slashes, as the name of a link may have dots, which are its own then.
+		m.condition("link/"+name, "ReversePathFilter", "%s; set net/ipv4/conf/all/rp_filter and net/ipv4/conf/%s/rp_filter to 0", what, name)
 	}
 }

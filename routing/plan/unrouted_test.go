@@ -70,8 +70,8 @@ func TestReversePathFilters(t *testing.T) {
 	w := seed()
 	w.link("ingress0").RPFilter, w.link("node0").RPFilter, w.link("cilium_host").RPFilter = 1, 2, 1
 	want := []string{
-		"link/ingress0: rp_filter is strict: IPv4 packets whose answers leave by another link are dropped; set net.ipv4.conf.all.rp_filter and net.ipv4.conf.ingress0.rp_filter to 0",
-		"link/node0: rp_filter is loose: IPv4 packets from a guarded network that there is no route to are dropped; set net.ipv4.conf.all.rp_filter and net.ipv4.conf.node0.rp_filter to 0",
+		"link/ingress0: rp_filter is strict: IPv4 packets whose answers leave by another link are dropped; set net/ipv4/conf/all/rp_filter and net/ipv4/conf/ingress0/rp_filter to 0",
+		"link/node0: rp_filter is loose: IPv4 packets from a guarded network that there is no route to are dropped; set net/ipv4/conf/all/rp_filter and net/ipv4/conf/node0/rp_filter to 0",
 	}
 	var got []string
 	for _, c := range w.make().Conditions {

@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// networkd: it is not to claim, and so one day remove, rules that it does not know.
-// The package says so to it.
+// networkd: it is not to claim, and so one day remove, rules and routes that it does
+// not know. The package says so to it.
 func networkd(m *machine) {
 	m.run("mkdir", "--parents", "/run/systemd/system/systemd-networkd.service.d", "/run/systemd/networkd.conf.d")
 	m.write("/run/systemd/system/systemd-networkd.service.d/debug.conf", "[Service]\nEnvironment=SYSTEMD_LOG_LEVEL=debug\n")
 	m.run("systemctl", "daemon-reload")
 	before := m.applied()
-	claimed := false
-	m.hitless("systemd-networkd", func() { claimed = m.networkdClaims("1001") })
-	if claimed {
-		m.t.Error("systemd-networkd takes netclassd's rule for one of its own to manage")
+	var rules, routes int
+	m.hitless("systemd-networkd", func() { rules, routes = m.networkdClaims() })
+	if rules > 0 || routes > 0 {
+		m.t.Errorf("systemd-networkd takes %d rules and %d routes of netclassd's for its own to manage", rules, routes)
 	}
 	if now := m.applied(); now != before {
 		m.t.Errorf("netclassd had to repair: %s changes, then %s", before, now)
 	}
 	// Without the package's word it does: the above can fail.
 	m.run("ln", "--symbolic", "/dev/null", "/run/systemd/networkd.conf.d/50-netclass.conf")
-	if !m.networkdClaims("1001") {
-		m.t.Error("systemd-networkd would not have claimed the rule anyway: this shows nothing")
+	if rules, routes = m.networkdClaims(); rules == 0 || routes == 0 {
+		m.t.Errorf("systemd-networkd would have claimed %d rules and %d routes anyway: this shows nothing", rules, routes)
 	}
 	m.run("rm", "/run/systemd/networkd.conf.d/50-netclass.conf", "/run/systemd/system/systemd-networkd.service.d/debug.conf")
 	m.run("systemctl", "daemon-reload")
 }
 
-// networkdClaims starts networkd, which looks at what there is, ends it, and
-// reports whether it has taken note of the rule with a priority.
-func (m *machine) networkdClaims(priority string) bool {
+// networkdClaims starts networkd, which looks at what there is, ends it, and returns
+// how many of netclassd's rules and routes it has taken note of.
+func (m *machine) networkdClaims() (rules, routes int) {
 	m.t.Helper()
 	m.run("systemctl", "start", "systemd-networkd")
 	id := m.run("systemctl", "show", "--property=InvocationID", "--value", "systemd-networkd")
@@ -48,11 +48,14 @@ func (m *machine) networkdClaims(priority string) bool {
 	})
 	m.run("systemctl", "stop", "systemd-networkd.socket", "systemd-networkd")
 	for line := range strings.Lines(log) {
-		if strings.Contains(line, "routing policy rule") && strings.Contains(line, "priority: "+priority+",") {
-			return true
+		switch {
+		case strings.Contains(line, "routing policy rule") && strings.Contains(line, "priority: 1001,"):
+			rules++
+		case strings.Contains(line, " route") && strings.Contains(line, "proto: 148,"):
+			routes++
 		}
 	}
-	return false
+	return rules, routes
 }
 
 // applied returns how many changes the daemon has made since it started.

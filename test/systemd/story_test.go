@@ -23,6 +23,8 @@ func story(t *testing.T, release string) {
 	m := start(t, release)
 	m.step("Install", install)
 	m.step("Sandbox", sandbox)
+	m.step("Order", order)
+	m.step("Sysctl", sysctl)
 	m.step("Converge", converge)
 	m.step("Privileges", privileges)
 	m.step("Names", names)
