@@ -16,7 +16,10 @@ func (a *app) classes() *cobra.Command {
 		Use:     "classes [NAME]",
 		Aliases: []string{"class"},
 		Short:   "List the traffic classes, or show one",
-		Args:    one,
+		Long: `List the traffic classes in the order of the configuration, or show one with its
+addresses and peers. TRAFFIC is what the class promises its LINK to, STATE its
+health as status explains it, REASON why it is not Ready.`,
+		Args: one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				class, err := c.Class(ctx, args[0])

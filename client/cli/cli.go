@@ -92,8 +92,12 @@ func (a *app) root() *cobra.Command {
 		Short: "Ask netclassd about this node's traffic classes, tables, rules and BGP sessions",
 		Long: `netclassctl asks the netclassd of this node.
 
-Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
-(status, health, verify, explain), 4 not found, 5 timed out.`,
+Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken (status, health,
+verify, explain), 4 not found, 5 timed out.
+
+-o json and yaml print what the API answers, in protobuf's JSON: nothing is left
+out, absent parts are null, 64-bit numbers are strings, and durations are as
+"1.5s".`,
 		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -109,7 +113,8 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return errors.New(strconvError.ReplaceAllString(err.Error(), "must be true or false"))
 	})
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
+	root.SetUsageTemplate(strings.NewReplacer("Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 ",
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `{{.CommandPath}} COMMAND --help says more about a command.`).Replace(root.UsageTemplate()))
 	socket := a.env.Getenv("NETCLASSD_SOCKET")
 	if socket == "" {
 		socket = client.DefaultSocket
@@ -126,6 +131,8 @@ Exit codes: 0 answered, 1 error, 2 usage, 3 degraded or broken
 	root.AddCommand(a.status(), a.health(), a.classes(), a.table(), a.rules(), a.peers(), a.nodes(), a.plan(), a.watch(), a.explain(), a.verify(), a.drain(), a.undrain(), a.reload(), a.version())
 	root.SetOut(a.env.Out)
 	root.SetErr(a.env.Err)
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp) // files are meant nowhere but here:
+	_ = root.RegisterFlagCompletionFunc("socket", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	strict(root)
 	return root
 }

@@ -171,6 +171,11 @@ func TestCompletion(t *testing.T) {
 	if out, _, _ := run(0, "__complete", "--socket", socket, "explain", "world", "--in", ""); !strings.HasPrefix(out, "ceph-san\npod0\ningress0\n") {
 		t.Errorf("--in: %q", out)
 	}
+	for line, want := range map[string]string{"drain --reason": ":4\n", "rules": ":4\n", "--socket": ":0\n"} {
+		if out, _, _ := run(0, append(append([]string{"__complete"}, strings.Fields(line)...), "")...); out != want {
+			t.Errorf("%s: %q, want %q", line, out, want)
+		}
+	}
 	if out, _, _ := run(0, "__complete", "-o", ""); !strings.HasPrefix(out, "table\nwide\njson\nyaml\n") {
 		t.Errorf("-o: %q", out)
 	}
@@ -266,7 +271,7 @@ func TestTimeoutInHelp(t *testing.T) {
 		want string
 	}{{"status", "(default 5s)"}, {"drain", "how long to follow it (default: to its end)"}, {"undrain", "how long to follow it (default: to its end)"}} {
 		out, _, _ := run(0, c.cmd, "--help")
-		if strings.Count(out, "--timeout duration") != 1 || !strings.Contains(out, c.want) || c.cmd != "status" && strings.Contains(out, "default 5s") {
+		if strings.Count(out, "--timeout DURATION") != 1 || !strings.Contains(out, c.want) || c.cmd != "status" && strings.Contains(out, "default 5s") {
 			t.Errorf("%s:\n%s", c.cmd, out)
 		}
 	}
@@ -274,7 +279,7 @@ func TestTimeoutInHelp(t *testing.T) {
 
 // TestHelpFits: no line of a help is wider than a terminal.
 func TestHelpFits(t *testing.T) {
-	for _, cmd := range []string{"", "status", "class", "tables", "rule", "peer", "node", "plan", "watch", "explain", "verify", "drain", "undrain", "reload", "version"} {
+	for _, cmd := range []string{"", "status", "class", "tables", "rule", "peer", "node", "plan", "watch", "explain", "verify", "drain", "undrain", "reload", "version", "health", "completion"} {
 		args := []string{"--help"}
 		if cmd != "" {
 			args = []string{cmd, "--help"}
@@ -288,6 +293,9 @@ func TestHelpFits(t *testing.T) {
 				t.Errorf("%s: %s", cmd, line)
 			}
 		}
+	}
+	if out, _, _ := run(0, "completion", "--help"); strings.Contains(strings.ToLower(out), "powershell") {
+		t.Errorf("a shell that Linux does not have:\n%s", out)
 	}
 	if out, _, code := run(0, "--version"); code != 0 || !strings.HasPrefix(out, "netclassctl version ") {
 		t.Errorf("--version: %d, %s", code, out)

@@ -71,6 +71,11 @@ func strict(root *cobra.Command) {
 		case "completion":
 			cmd.Args = cobra.ArbitraryArgs
 			cmd.RunE = noShell
+			for _, shell := range cmd.Commands() {
+				if shell.Name() == "powershell" { // not on Linux
+					cmd.RemoveCommand(shell)
+				}
+			}
 		case "help":
 			cmd.Args = func(_ *cobra.Command, args []string) error {
 				if found, _, err := root.Find(args); len(args) > 0 && (err != nil || found == root) {

@@ -76,8 +76,8 @@ is 0); or the kernel answers something else than its rules and routes give.`,
 		ValidArgsFunction: a.complete(ends),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&req.Source, "from", "", "where the packet comes from: an address, a node, pod, node, world or vip")
-	flags.StringVar(&req.Iif, "in", "", "the link that it arrives by")
+	flags.StringVar(&req.Source, "from", "", "where the packet comes from, a `SRC` as DST is")
+	flags.StringVar(&req.Iif, "in", "", "the `LINK` that it arrives by")
 	flags.Var((*mark)(&req.Mark), "mark", "its fwmark, decimal or 0x…")
 	a.completeFlag(cmd, "from", ends)
 	a.completeFlag(cmd, "in", links)

@@ -14,14 +14,15 @@ func (a *app) health() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask whether it is well, as probes do; exit 3 when not",
-		Long: `health asks the standard health service, as a probe does. A daemon that waits for
-a link or a configuration is well; a degraded one is not, and a restart would not
-mend it: liveness probes use --live.
+		Long: `health asks the standard health service, as a probe does. A daemon that waits
+for a link or a configuration is well; a degraded one is not, and a restart
+would not mend it: liveness probes use --live.
 
-Readiness probes use --ready, which asks whether this node's classes work, and says
-why they do not: a class waits or is violated, a link of a table is not there, this
-node's own pods have no route, or no session of the mesh is up. A peer that is away,
-a drain of this node and a configuration that is yet to come are no reason.`,
+Readiness probes use --ready, which asks whether this node's classes work, and
+says why they do not: a class waits or is violated, a link of a table is not
+there, this node's own pods have no route, or no session of the mesh is up. A
+peer that is away, a drain of this node and a configuration that is yet to come
+are no reason.`,
 		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			answer, why, err := healthOf(ctx, c, ready)

@@ -32,4 +32,4 @@ func (l *length) Set(s string) error {
 }
 
 // Type implements pflag.Value.
-func (l *length) Type() string { return "duration" }
+func (l *length) Type() string { return "DURATION" }

@@ -17,7 +17,10 @@ func (a *app) nodes() *cobra.Command {
 		Use:     "nodes [NAME]",
 		Aliases: []string{"node"},
 		Short:   "List the nodes that the inventory knows, or show one",
-		Args:    one,
+		Long: `List the nodes that the file or the Kubernetes API names, or show one. SESSIONS
+are the BGP sessions with it that are Established, of those that there should
+be; DRAIN is how far a drain of it is.`,
+		Args: one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) (err error) {
 			var list *pb.ListNodesResponse
 			if len(args) == 1 {

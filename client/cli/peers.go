@@ -16,7 +16,16 @@ func (a *app) peers() *cobra.Command {
 		Use:     "peers [NAME]",
 		Aliases: []string{"peer"},
 		Short:   "List the BGP sessions, or show one peer's",
-		Args:    one,
+		Long: `List the BGP sessions, one line for a peer and a family, or show one peer's with
+every prefix. STATE is that of RFC 4271. Of the prefixes that the peer announces
+
+  RECEIVED  have come
+  ACCEPTED  are used: a node's own pod CIDRs, or what is imported from a router
+  REFUSED   are not: the view of one peer says why
+
+and ANNOUNCED are those that this node announces to the peer: its pod CIDRs to
+other nodes, load balancers' addresses to routers.`,
+		Args: one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
 			name, view := "", pb.PeerView_PEER_VIEW_BASIC
 			if len(args) == 1 {

@@ -14,7 +14,9 @@ func (a *app) plan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "plan",
 		Short: "Show what the next pass would change",
-		Args:  none,
+		Long: `Show what the next pass would change in the kernel, in the order in which it
+would: "nothing to do" when the kernel is as planned. It changes nothing itself.`,
+		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			resp, err := c.Plan(ctx, a.family())
 			if err != nil {

@@ -14,7 +14,10 @@ func (a *app) reload() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Make the daemon read its configuration anew",
-		Args:  none,
+		Long: `Make the daemon read its configuration anew, as SIGHUP does. Every fault is
+printed with its file, line and column, and the configuration in force then
+stays.`,
+		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			resp, err := c.Reload(ctx, validateOnly)
 			if err != nil {

@@ -15,7 +15,10 @@ func (a *app) rules() *cobra.Command {
 		Use:     "rules",
 		Aliases: []string{"rule"},
 		Short:   "List the policy rules",
-		Args:    none,
+		Long: `List the policy rules of this node by priority, ours and those of others. OWNER
+is the protocol that each bears, STATE as netclassctl table explains it. "from
+all" is left out where a rule says more; -o wide shows rules as ip rule does.`,
+		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			list, err := client.Collect(c.Rules(ctx, a.family()))
 			if err != nil {

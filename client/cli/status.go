@@ -15,7 +15,24 @@ func (a *app) status() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show how the daemon stands; exit 3 when it is degraded",
-		Args:  none,
+		Long: `Show how the daemon stands: its configuration, the nodes, the kernel, the BGP
+speaker and its sessions, classes and tables, whether a router can come to carry
+packets of the cluster, a drain, and every condition: what is not as it should
+be, and since when.
+
+The health of a class or a table, and of the daemon, which is the worst:
+
+  Ready      as configured
+  Shared     some traffic of the class uses another link of the cluster
+  Waiting    something that it needs is not there yet
+  Drained    a drain of this node has taken it out
+  Delegated  its link is in a pod's network namespace, as configured
+  Degraded   a change or input failed, or the kernel sends traffic another way
+  Idle       there is no configuration
+
+docs/status.md, in packages /usr/share/doc/netclass/docs/status.md, says of each
+REASON of a condition what it means and what to do.`,
+		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			s, err := c.Status(ctx)
 			if err != nil {

@@ -16,7 +16,17 @@ func (a *app) table() *cobra.Command {
 		Use:     "table [NAME|ID]",
 		Aliases: []string{"tables"},
 		Short:   "List the routing tables, or the routes of one",
-		Args:    one,
+		Long: `List the routing tables, or show the routes of one, those that are planned
+beside those in the kernel. KIND is what a route of ours is for; STATE is one of
+
+  Installed  planned, and in the kernel
+  Missing    planned, and not in the kernel
+  Different  in the kernel with other attributes: -o wide shows them
+  Waiting    planned, but its link is absent or down
+  Held       kept although its session is down, or an input is not read yet
+  Leftover   ours and no longer planned: the next pass deletes it
+  Foreign    somebody else's, never changed`,
+		Args: one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
 			if len(args) == 1 {
 				return a.routes(ctx, c, args[0])

@@ -22,7 +22,9 @@ func (a *app) version() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the versions of netclassctl and the daemon",
-		Args:  none,
+		Long: `Show the version of netclassctl and of the daemon that answers. A package's
+version is the same, or ends in it.`,
+		Args: none,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, _ []string) error {
 			v := versions{Client: version.String()}
 			reason := ""

@@ -1,10 +1,12 @@
 // Command man writes the manual pages and shell completions of netclassd and
-// netclassctl, made from their commands, as packages want them:
+// netclassctl, made from their commands and from the configuration's reference, as
+// packages want them:
 //
 //	man DIR
 //
-// leaves DIR/man/man1, DIR/man/man8 and DIR/completion/{bash,zsh,fish}. Dates in
-// them are SOURCE_DATE_EPOCH's, so that the same source gives the same bytes.
+// leaves DIR/man/man1, man5 and man8 and DIR/completion/{bash,zsh,fish}. It runs in
+// the root of the tree. Dates in them are SOURCE_DATE_EPOCH's, so that the same
+// source gives the same bytes.
 package main
 
 import (
@@ -15,15 +17,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"netclass.dev/client/cli"
 	"netclass.dev/cmd/netclassd/commands"
-	"netclass.dev/version"
 )
 
 func main() {
@@ -31,13 +30,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: man DIR")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err := write(os.Args[1], referenceFile); err != nil {
 		fmt.Fprintf(os.Stderr, "man: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func write(dir string) error {
+// write makes everything in a folder; reference is the file with every key of the
+// configuration.
+func write(dir, reference string) error {
 	date, err := sourceDate()
 	if err != nil {
 		return err
@@ -57,7 +58,11 @@ func write(dir string) error {
 			return err
 		}
 	}
-	return nil
+	keys, err := os.ReadFile(reference)
+	if err != nil {
+		return fmt.Errorf("read the reference: %w", err)
+	}
+	return writeFile(filepath.Join(dir, "man", "man5"), configPage+".5.gz", compressed(configuration(string(keys), date)))
 }
 
 // sourceDate is the time that what is made here bears.
@@ -76,7 +81,7 @@ func sourceDate() (time.Time, error) {
 // pages writes the page of a command and those of its subcommands, but for what
 // cobra adds to every program.
 func pages(cmd *cobra.Command, dir, section string, date time.Time) error {
-	if cmd.Hidden || cmd.Name() == "help" {
+	if cmd.Hidden || cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
 		return nil
 	}
 	for _, sub := range cmd.Commands() {
@@ -84,34 +89,7 @@ func pages(cmd *cobra.Command, dir, section string, date time.Time) error {
 			return err
 		}
 	}
-	cmd.DisableAutoGenTag = true // it has the day of the build
-	cmd.Long = literal(cmd.Long)
-	var page bytes.Buffer
-	header := &doc.GenManHeader{Section: section, Date: &date, Source: "netclass " + version.String(), Manual: "netclass"}
-	if err := doc.GenMan(cmd, header, &page); err != nil {
-		return fmt.Errorf("write page of %s: %w", cmd.CommandPath(), err)
-	}
-	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + section + ".gz"
-	return writeFile(dir, name, compressed(page.Bytes()))
-}
-
-// literal is a command's help with its tables, lines that begin with two spaces, as
-// Markdown wants what is not to be filled: four spaces, and an empty line before and
-// after.
-func literal(help string) string {
-	var out strings.Builder
-	inside := false
-	for line := range strings.Lines(help) {
-		if table := strings.HasPrefix(line, "  "); line != "\n" && table != inside {
-			out.WriteString("\n")
-			inside = table
-		}
-		if inside && line != "\n" {
-			out.WriteString("  ")
-		}
-		out.WriteString(line)
-	}
-	return out.String()
+	return writeFile(dir, pageName(cmd)+"."+section+".gz", compressed(commandPage(cmd, section, date)))
 }
 
 // compressed is data by gzip, without a name or a time.
