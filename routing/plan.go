@@ -42,6 +42,8 @@ type Inputs struct {
 	Peerings  []Peering
 	Ledger    *Ledger
 	Passwords map[string]Secret // by PasswordFile as configured; a missing one could not be read
+	// Unread says of those why not.
+	Unread map[string]string
 	// Speaking is the newest order to the speaker: addresses that a link has
 	// lost for the moment are taken from it, so that a flap ends no session.
 	Speaking *Speak

@@ -101,6 +101,8 @@ type ConfigStatus struct {
 	LoadedAt time.Time // of the one in force
 	Error    string    // why the newest file is not in force
 	Config   *Config   // in force; nil: none yet
+	// Unread says of each password file that could not be read why not.
+	Unread map[string]string
 }
 
 // PassStatus is about the newest pass.

@@ -18,11 +18,11 @@ func check(cmd *cobra.Command, file, node string) error {
 	// The daemon waits for a file that is not there yet; somebody who asks for
 	// one by name wants to know.
 	if _, err := os.Stat(file); err != nil {
-		return fmt.Errorf("check configuration: %w", err)
+		return exitError{fmt.Errorf("check configuration: %w", err), exitConfig}
 	}
 	config, problems, err := intent.Load(file)
 	if err != nil {
-		return err
+		return exitError{err, exitConfig}
 	}
 	if config == nil && isNodesFile(file) {
 		return exitError{fmt.Errorf("%s looks like a nodes file; check the configuration that names it (cluster.nodesFile)", file), exitConfig}
@@ -32,7 +32,7 @@ func check(cmd *cobra.Command, file, node string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: the nodes file %s is not there yet\n", file, config.Cluster.NodesFile)
 	case err != nil:
-		return err
+		return exitError{err, exitConfig}
 	}
 	problems = append(problems, faults...)
 	errs := problems.Errors()
@@ -41,6 +41,11 @@ func check(cmd *cobra.Command, file, node string) error {
 	}
 	if len(errs) > 0 {
 		return exitError{fmt.Errorf("%s: %s", file, count(len(errs), "error")), exitConfig}
+	}
+	for _, path := range passwordFiles(config) {
+		if _, err := readPassword(path); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: on this machine: %v: sessions that need it would wait\n", file, err)
+		}
 	}
 	if config.Node != "" && node == "" {
 		node = config.Node

@@ -40,6 +40,27 @@ func TestCheckRefusesWhatIsNotBuilt(t *testing.T) {
 	}
 }
 
+// A password file that is not here may be where the daemon runs: it is said, and no more.
+func TestCheckNotesPasswords(t *testing.T) {
+	out, err := checked(t, `apiVersion: netclass.dev/v1alpha1
+bgp: {asn: 64512, upstreams: [{name: a, link: l, peerASN: 64513, address: {ipv4: 192.0.2.1}, passwordFile: gone}]}
+`, "", "")
+	if err != nil || !strings.Contains(out, "config.yaml: note: on this machine: read password: open gone: no such file or directory: sessions that need it would wait\n") {
+		t.Errorf("%v, got\n%s", err, out)
+	}
+}
+
+// TestCheckNoFile: who has a file checked that is not there is told so by the exit code
+// that the help names.
+func TestCheckNoFile(t *testing.T) {
+	cmd := command()
+	cmd.SetArgs([]string{"check", "/nonexistent/config.yaml"})
+	err := cmd.Execute()
+	if e, ok := errors.AsType[exitError](err); !ok || e.code != exitConfig {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestLeftover(t *testing.T) {
 	k := &routing.Kernel{
 		Rules: []routing.Rule{
@@ -81,8 +102,11 @@ cluster: {nodesFile: nodes.yaml, addresses: {a: {ipv4: {annotation: a4}}}}
   - {name: three, podCIDRs: [10.245.0.0/24], internalIPs: [10.46.0.3], annotations: {a4: 10.48.0.x}}
   - {name: four, internalIPs: [10.46.0.4]}
 `
+	config += "bgp: {asn: 64512, upstreams: [{name: u, link: a, peerASN: 1, address: {ipv4: 192.0.2.1}, advertise: {networks: [lan]}}]}\n"
+	config = strings.Replace(config, "networks: {", "networks: {lan: [10.245.0.0/16], ", 1)
 	for node, wants := range map[string][]string{
 		"": {
+			"upstream u is told of 10.245.0.0/16 (lan), in which pods of node three are: what comes in for them and is another node's would be stopped",
 			"nodes one and two have the same InternalIP 10.46.0.1",
 			"nodes one and two have the same address 10.48.0.1 (a4)",
 			`node three: annotation a4 is not an ipv4 address: "10.48.0.x"`,

@@ -16,6 +16,7 @@ func cross(c *routing.Config, nodes []routing.Node, self string) []string {
 	x := crossing{config: c, nodes: nodes, lacks: map[lack]bool{}}
 	x.addresses()
 	x.podCIDRs()
+	x.announced()
 	if self != "" {
 		x.self(self)
 	}
@@ -157,6 +158,24 @@ func (x *crossing) podCIDRs() {
 			widest = i
 		} else if a.node != b.node {
 			x.warn("nodes %s and %s: pod CIDRs %s and %s share addresses: the one that has them keeps them, the other is refused", a.node, b.node, a.prefix, b.prefix)
+		}
+	}
+}
+
+// announced looks for pods in the networks that routers are told of.
+func (x *crossing) announced() {
+	if x.config.BGP == nil {
+		return
+	}
+	for i := range x.config.BGP.Upstreams {
+		u := &x.config.BGP.Upstreams[i]
+		for _, name := range u.Advertise.Networks {
+			for _, p := range x.config.Network(name) {
+				at := slices.IndexFunc(x.nodes, func(n routing.Node) bool { return slices.ContainsFunc(n.PodCIDRs, p.Overlaps) })
+				if at >= 0 {
+					x.warn("upstream %s is told of %s (%s), in which pods of node %s are: what comes in for them and is another node's would be stopped", u.Name, p, name, x.nodes[at].Name)
+				}
+			}
 		}
 	}
 }

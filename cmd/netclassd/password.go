@@ -63,6 +63,25 @@ func unread(c *routing.Config, path string) []routing.Problem {
 	return list
 }
 
+// unreadable says of each password file that cannot be read why, without its name.
+func unreadable(c *routing.Config) map[string]string {
+	faults := make(map[string]string)
+	for _, file := range passwordFiles(c) {
+		if _, err := readPassword(file); err != nil {
+			faults[file] = bare(err)
+		}
+	}
+	return faults
+}
+
+// bare is an error without the name of the file that it is about.
+func bare(err error) string {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
+}
+
 // readPassword reads the first and only line of a file. Its errors name the
 // file, never what is in it.
 func readPassword(file string) (routing.Secret, error) {
@@ -80,9 +99,9 @@ func readPassword(file string) (routing.Secret, error) {
 	case len(data) == 0:
 		return "", fmt.Errorf("read password %s: %w", file, errors.New("the file is empty"))
 	case len(data) > maxPassword:
-		return "", fmt.Errorf("read password %s: longer than the %d bytes that TCP MD5 takes", file, maxPassword)
+		return "", fmt.Errorf("read password %s: %w", file, fmt.Errorf("longer than the %d bytes that TCP MD5 takes", maxPassword))
 	case bytes.ContainsAny(data, "\n\x00"):
-		return "", fmt.Errorf("read password %s: more than one line", file)
+		return "", fmt.Errorf("read password %s: %w", file, errors.New("more than one line"))
 	}
 	return routing.Secret(data), nil
 }

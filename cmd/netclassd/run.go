@@ -250,7 +250,7 @@ func (d *daemon) use(c *routing.Config) {
 	d.exit.Store(c)
 	d.follow(c)
 	d.nameTables(c)
-	status := routing.ConfigStatus{Path: d.config}
+	status := routing.ConfigStatus{Path: d.config, Unread: unreadable(c)}
 	if !c.Idle() || why(d.config) == asksForNothing {
 		status.LoadedAt = time.Now()
 	}

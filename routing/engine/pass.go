@@ -215,7 +215,7 @@ func (e *Engine) inputs(ctx context.Context, conf *configuration) *routing.Input
 	return &routing.Inputs{
 		Config: conf.config, Node: node,
 		Inventory: e.inventory, Kernel: e.kernel, Peerings: peerings,
-		Ledger: &e.ledger.Ledger, Passwords: conf.passwords, Speaking: e.speaking,
+		Ledger: &e.ledger.Ledger, Passwords: conf.passwords, Unread: conf.status.Unread, Speaking: e.speaking,
 		Draining: e.draining.order, Unready: e.unready(),
 	}
 }

@@ -15,6 +15,7 @@ var clusterSets = []string{"pods", "services", "nodes", "loadBalancers"}
 // check finds what is wrong between sections.
 func (r *reader) check() {
 	r.checkNetworks()
+	r.checkShared()
 	r.checkClasses()
 	r.checkRules()
 	r.checkRoutes()
@@ -45,6 +46,21 @@ func (r *reader) checkNetworks() {
 	for _, use := range uses {
 		if !slices.Contains(names, use.name) {
 			use.node.Errorf("undefined network %q%s", use.name, strictyaml.DidYouMean(use.name, names))
+		}
+	}
+}
+
+// checkShared reports addresses that two of the cluster's own networks have: whose
+// packets they are then, nobody can say.
+func (r *reader) checkShared() {
+	for i, b := range r.defined {
+		for _, a := range r.defined[:i] {
+			if a.name == b.name || !slices.Contains(clusterSets, a.name) || !slices.Contains(clusterSets, b.name) {
+				continue
+			}
+			if _, p, found := r.overlapping(b.name, []string{a.name}); found {
+				b.node.Warnf("%s shares addresses with %s of %s: each address should be of one of them only", b.name, p, a.name)
+			}
 		}
 	}
 }

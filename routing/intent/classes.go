@@ -22,6 +22,7 @@ func (r *reader) readNetworks(n *strictyaml.Node) {
 			f.Value.Warnf("network %s is empty: it selects nothing", f.Name)
 		}
 		r.config.Networks = append(r.config.Networks, network)
+		r.defined = append(r.defined, networkUse{f.Name, f.Value})
 	}
 }
 

@@ -73,6 +73,8 @@ func TestGaps(t *testing.T) {
 		{"one that is connected", []string{"tables:\n", "- {name: ceph, link: ceph0, traffic: [{from: nodes, to: nodes}]}\ntables:\n", "pod0]", "pod0, ceph0]"}, nil},
 		{"one that no pod's table fences", []string{"tables:\n", "- {name: ceph, link: ceph0, traffic: [{from: nodes, to: nodes}]}\ntables:\n", "  - {from: pods, priority: {ipv4: 1001}}\n", "", "{from: pods, to: world}, ", ""},
 			[]string{"class ceph: no table uses link ceph0, so nothing here can make its traffic leave by it"}},
+		{"addresses of two networks", []string{"loadBalancers: [10.47.64.0/24]", "services: [10.244.0.0/16], loadBalancers: [10.47.64.0/24]", "fence: [pods,", "fence: [services, pods,"},
+			[]string{"services shares addresses with 10.244.0.0/16 of pods: each address should be of one of them only"}},
 		{"no addresses", []string{addresses, ""}, []string{noAddress, noMesh}},
 		{"InternalIPs by choice", []string{addresses, "", "learn: bgp", "learn: bgp, nextHop: internalIP", "{link: pod0}\n", "{link: pod0, address: internalIP}\n"}, nil},
 		{"InternalIPs on that link", []string{addresses, "", "node0", "node1", "pod0", "node0", "node1, next", "mgmt0, next", "[{from: pods, to: pods}]", "[{from: pods, to: pods}, {from: nodes, to: nodes}]"}, nil},

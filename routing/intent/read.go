@@ -22,6 +22,7 @@ type reader struct {
 	config routing.Config
 
 	networks  []networkUse
+	defined   []networkUse
 	classes   []classPlace
 	tables    []tablePlace
 	guard     *strictyaml.Node
@@ -59,7 +60,7 @@ type importPlace struct {
 	networks []string
 }
 
-// networkUse is a place that names a network.
+// networkUse is a place that names a network, or defines it.
 type networkUse struct {
 	name string
 	node *strictyaml.Node

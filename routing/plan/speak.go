@@ -256,6 +256,9 @@ func (m *maker) password(file string, key routing.SessionKey) (routing.Secret, s
 		return p, ""
 	}
 	why := "password file " + file + " cannot be read"
+	if fault := m.in.Unread[file]; fault != "" {
+		why += " (" + fault + "): netclassctl reload once it can"
+	}
 	if nb := m.spoken(key); nb != nil && nb.Password != "" {
 		m.condition("peer/"+key.String(), "PasswordNotRead", "%s: the session goes on with the last one until it is started anew", why)
 		return nb.Password, ""

@@ -313,6 +313,11 @@ func TestPasswords(t *testing.T) {
 	if s := peerStatus(t, p, "k8s-2", routing.IPv4); s.Reason != "password file mesh cannot be read" {
 		t.Errorf("reason %q", s.Reason)
 	}
+	w.Unread = map[string]string{"mesh": "permission denied"}
+	if s := peerStatus(t, w.make(), "k8s-2", routing.IPv4); s.Reason != "password file mesh cannot be read (permission denied): netclassctl reload once it can" {
+		t.Errorf("reason %q", s.Reason)
+	}
+	w.Unread = nil
 	if n := neighbor(p, "udm", routing.IPv4); n == nil || n.Password != "u" {
 		t.Errorf("udm: %v", n)
 	}
