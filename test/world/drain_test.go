@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,7 +33,6 @@ func TestDrain(t *testing.T) {
 	c.must(c.Router.Sysctl(map[string]string{"ipv4/fib_multipath_hash_policy": "1", "ipv6/fib_multipath_hash_policy": "1"}))
 	c.masquerade()
 	c.serve(c.Router.World, natPort)
-	c.within(convergence, "the router's routes", func() error { return c.routerKnows(lab.LoadBalancers, 3) })
 	one, three := c.daemons[0], c.Node(3)
 	c.safe(c.daemons[2])
 
@@ -126,12 +126,19 @@ func TestDrain(t *testing.T) {
 	c.routerSawNothing()
 }
 
-// safe waits until a node can be drained: the others have their sessions, and have
-// said what they announce.
+// safe waits until a node can be drained, and will not cease to be: all announce to the
+// router, its sessions are up, and it has heard that the others announce too.
 func (c *cluster) safe(d *lab.Netclassd) {
 	c.t.Helper()
+	c.within(convergence, "the router's routes", func() error { return c.routerKnows(lab.LoadBalancers, len(c.Nodes)) })
 	c.within(convergence, "a drain of "+d.Node.Name+" that is safe", func() error {
-		_, err := d.Ctl(c.t.Context(), "drain", "--dry-run")
+		out, err := d.Ctl(c.t.Context(), "peers", "--no-headers")
+		if err == nil && strings.Count(out, "Established") != strings.Count(out, "\n") {
+			err = errors.New(out)
+		}
+		if err == nil {
+			_, err = d.Ctl(c.t.Context(), "drain", "--dry-run")
+		}
 		return err
 	})
 }
@@ -216,7 +223,6 @@ func TestDrainClass(t *testing.T) {
 	t.Parallel()
 	config := strings.Replace(drainable(t), `, protect: {selector: "example.org/storage=yes"}`, "", 1) // only the API has labels
 	c := start(t, config, "bird")
-	c.within(convergence, "the router's routes", func() error { return c.routerKnows(lab.LoadBalancers, 3) })
 	two := c.daemons[1]
 	c.safe(two)
 	out := c.ctl(two, "drain", "--class", "world-pod", "--keep-egress")

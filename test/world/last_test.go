@@ -16,7 +16,6 @@ func TestLastAnnouncer(t *testing.T) {
 	t.Parallel()
 	config := strings.Replace(drainable(t), `, protect: {selector: "example.org/storage=yes"}`, "", 1)
 	c := start(t, config, "bgpd")
-	c.within(convergence, "the router's routes", func() error { return c.routerKnows(lab.LoadBalancers, 3) })
 	three := c.daemons[2]
 	c.safe(three)
 	for _, n := range []int{1, 2} {
