@@ -127,6 +127,10 @@ func (s *story) summary(results []result) {
 		}
 	}
 	s.table(append([][]string{head}, rows...))
+	if s.unplugged > 0 {
+		s.para("These are the faults of daemons. Besides, %s pings were lost with netclass when a peer's link was unplugged, until it was noticed "+
+			"that the peer no longer answers there; none of them went to the router.", number(uint64(s.unplugged)))
+	}
 	switch {
 	case len(s.broken) > 0:
 		s.printf("%d promises were broken:\n", len(s.broken))
@@ -134,7 +138,7 @@ func (s *story) summary(results []result) {
 			s.println("  " + b)
 		}
 	case results[0].system == (&netclass{}).name():
-		s.println("Every promise was kept. Nothing of this is left on the machine.")
+		s.println("With netclass every promise was kept. Nothing of this is left on the machine.")
 	}
 }
 

@@ -37,3 +37,18 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestSummary: what is lost without a daemon's fault is told as well.
+func TestSummary(t *testing.T) {
+	var out strings.Builder
+	s := &story{out: &out, unplugged: 1843}
+	s.summary([]result{{system: (&netclass{}).name(), faults: 4, sent: 72052}})
+	for _, want := range []string{"1,843 pings were lost with netclass", "With netclass every promise was kept."} {
+		if !strings.Contains(strings.ReplaceAll(out.String(), "\n", " "), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if len(s.broken) > 0 {
+		t.Errorf("broken: %v", s.broken)
+	}
+}

@@ -25,6 +25,7 @@ type story struct {
 	step       int
 	lab        *lab.Lab
 	broken     []string
+	unplugged  int // pings lost until a peer's unplugged link was noticed
 }
 
 // result is what the faults did to one system.
@@ -208,6 +209,7 @@ func (s *story) losePeerLink(ctx context.Context) error {
 	for _, p := range pingers {
 		lost += p.Report().Lost
 	}
+	s.unplugged = lost
 	s.fact("Noticed after %s, in which %s pings were lost. Now it is node0:", seconds(took), number(uint64(lost)))
 	flows := s.flows()[:1]
 	flows[0].link = lab.NodeNet
