@@ -35,7 +35,7 @@ func newLog(w io.Writer, c routing.Log) *logger {
 func handler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 	f, isFile := w.(*os.File)
 	auto := isFile && (format == "auto" || format == "")
-	opt := &slog.HandlerOptions{Level: level}
+	opt := &slog.HandlerOptions{Level: level, ReplaceAttr: withUnit}
 	if format == "journald" || auto && leadsToJournal(f) {
 		j, err := newJournal(level)
 		if err == nil {
@@ -49,6 +49,15 @@ func handler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 		return slog.NewTextHandler(w, opt)
 	}
 	return slog.NewJSONHandler(w, opt)
+}
+
+// withUnit writes a length of time as "846.63µs": in JSON it would be a number, of
+// nobody knows what.
+func withUnit(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // leadsToJournal reports whether f is what systemd has connected to its journal:
