@@ -89,7 +89,7 @@ func (d *Drainer) begin(ctx context.Context, c *caller) {
 		return
 	}
 	l := d.lease()
-	fresh := record{Request: req, Phase: routing.DrainGoing, Step: routing.DrainNone, Since: time.Now(), Marker: l == nil}
+	fresh := record{Request: req, Phase: routing.DrainGoing, Step: routing.DrainNone, Since: time.Now(), Marker: l == nil, Sessions: established(s, drainable(s, &req))}
 	before := d.rec
 	fresh.Leases = before.Leases // which are still to be freed
 	if l != nil {

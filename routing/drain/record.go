@@ -35,6 +35,8 @@ type record struct {
 	Marker bool `json:"marker"`
 	// Leases are those that name this node, or may do so: "kube-system/netclass-drain".
 	Leases []string `json:"leases,omitempty"`
+	// Sessions are those over its links that were up when it began: "k8s-2/ipv4".
+	Sessions []string `json:"sessions,omitempty"`
 	// Cause is the error of a drain that is rolled back, and Failure what kind it is.
 	Cause   string               `json:"cause,omitempty"`
 	Failure routing.DrainFailure `json:"failure,omitzero"`

@@ -11,8 +11,9 @@ import (
 
 // Times of an undrain.
 const (
-	stuckTime = 5 * time.Second // between sayings of what it waits for
-	leaveTime = 5 * time.Second // until what a peer does not take no longer holds it up
+	stuckTime = 5 * time.Second  // between sayings of what it waits for
+	leaveTime = 5 * time.Second  // until what a peer does not take no longer holds it up
+	comesTime = 15 * time.Second // until a session that does not come up no longer does
 )
 
 // back are the steps of going back: routes, then mesh, then routers. One that does
@@ -28,6 +29,7 @@ func (d *Drainer) undo(ctx context.Context) {
 			return
 		}
 	}
+	changed, giveUp := d.rec.Step > routing.DrainClaim, time.Now().Add(comesTime)
 	for _, step := range back {
 		text := backText(d.opt.Engine.State(), &d.rec.Request, step)
 		if d.rec.Step <= step || text == "" {
@@ -39,6 +41,9 @@ func (d *Drainer) undo(ctx context.Context) {
 		if d.restored(ctx) != nil {
 			return
 		}
+		if step == routing.DrainUpstream { // peers are told before routers are
+			d.arrived(ctx, true, giveUp)
+		}
 	}
 	if d.rec.Marker && d.rec.Step > routing.DrainNone {
 		d.rec.Step = routing.DrainNone
@@ -48,37 +53,82 @@ func (d *Drainer) undo(ctx context.Context) {
 			return
 		}
 	}
-	rest := d.left(ctx)
+	if !changed {
+		giveUp = time.Now() // there is nothing that a session would be told
+	}
+	rest := d.arrived(ctx, false, giveUp)
 	if ctx.Err() != nil {
 		return
 	}
 	d.over(ctx, rest)
 }
 
-// left waits until all that was said has reached every peer, for a while, and returns
-// what has not: whoever is told that it is over may drain another node at once. The
-// sessions that a pass shows are as they were before it gave its orders, and so it
-// takes one more.
-func (d *Drainer) left(ctx context.Context) string {
+// arrived waits until all that was said has reached every peer, of the mesh or also the
+// routers, and returns what has not: whoever is told that it is over may drain another
+// node at once. A peer that does not take it is waited for for a while, and so is, until
+// a time, one that had a session before the drain and has none: its link may have come
+// back just now. The sessions that a pass shows are as they were before it gave its
+// orders, and so it takes one more.
+func (d *Drainer) arrived(ctx context.Context, mesh bool, giveUp time.Time) (rest string) {
 	message := ""
 	if d.status != nil {
 		message = d.status.Progress.Message
 	}
 	d.say(message, nil)
-	for giveUp := time.Now().Add(leaveTime); ; {
+	for told := time.Now(); ; {
 		d.hear()
+		_ = d.joinLock(ctx)
 		s := d.opt.Engine.State()
-		rest := unsent(s)
-		switch {
+		until := told.Add(leaveTime)
+		absent, pointless := d.absent(s, mesh)
+		switch unsaid := unsent(s); {
 		case s.Drain != d.status:
 			rest = "whether all that was said has reached its peers is not known"
-		case rest != "":
-			rest = "what was said " + rest
+		case unsaid != "":
+			rest = "what was said " + unsaid
+		case len(absent) > 0:
+			rest = "there is no session with " + list(absent) + ": what is said there is said once it is up"
+			if until = giveUp; pointless {
+				return rest
+			}
+		default:
+			return ""
 		}
-		if rest == "" || !time.Now().Before(giveUp) || d.pause(ctx, giveUp) != nil {
+		if !time.Now().Before(until) {
+			return rest
+		}
+		if !time.Now().Before(d.toldAt.Add(stuckTime)) {
+			d.sayOn("still waiting: "+rest, nil)
+		}
+		if d.pause(ctx, soonest(until, d.toldAt.Add(stuckTime))) != nil {
 			return rest
 		}
 	}
+}
+
+// absent names the sessions that were up when this node began to be drained and are
+// not. Where all of them are over links that are down, it is pointless to wait.
+func (d *Drainer) absent(s *routing.State, mesh bool) (names []string, pointless bool) {
+	pointless = true
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		if mesh && p.Neighbor.Upstream || p.Session.State == routing.Established || !slices.Contains(d.rec.Sessions, p.Neighbor.Key.String()) {
+			continue
+		}
+		names = append(names, p.Neighbor.Key.String())
+		pointless = pointless && !s.Kernel.Link(p.Neighbor.Link).Usable()
+	}
+	return names, pointless
+}
+
+// established names the sessions over links that are up.
+func established(s *routing.State, links []string) (names []string) {
+	for i := range s.Peers {
+		if p := &s.Peers[i]; p.Session.State == routing.Established && slices.Contains(links, p.Neighbor.Link) {
+			names = append(names, p.Neighbor.Key.String())
+		}
+	}
+	return names
 }
 
 // restored waits until the engine has put back what it was told to.
@@ -106,7 +156,7 @@ func (d *Drainer) over(ctx context.Context, rest string) {
 	st := &routing.DrainStatus{Request: d.rec.Request, Since: time.Now()}
 	st.Progress = routing.DrainProgress{Phase: routing.DrainEnded, Message: "everything is as before", At: time.Now()}
 	if rest != "" {
-		st.Progress.Message += "; " + rest
+		st.Progress.Message = "everything is put back, but " + rest
 	}
 	err, refused := d.failure()
 	if err != nil {
