@@ -55,7 +55,10 @@ type Config struct {
 	Source Source
 	// Drains is who carries out drains; nil: nobody does.
 	Drains Drainer
-	Log    *slog.Logger
+	// Unloaded says that there is a newer configuration than the one that was read
+	// last; empty: there is not. Nil: nobody can say.
+	Unloaded func() string
+	Log      *slog.Logger
 	// Readers and Admins name the groups that may read, and also change.
 	// Empty or unknown: root only.
 	Readers, Admins string
@@ -67,6 +70,7 @@ type Server struct {
 
 	source   Source
 	drains   Drainer
+	unloaded func() string
 	log      *slog.Logger
 	access   access
 	views    viewCache
@@ -84,6 +88,7 @@ func New(c Config) *Server {
 	return &Server{
 		source:   c.Source,
 		drains:   c.Drains,
+		unloaded: c.Unloaded,
 		log:      log,
 		access:   access{readers: c.Readers, admins: c.Admins},
 		watches:  make(chan struct{}, maxWatches),

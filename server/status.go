@@ -19,7 +19,14 @@ const (
 
 // GetStatus implements the service.
 func (s *Server) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
-	return &pb.GetStatusResponse{Status: s.view().status()}, nil
+	v := s.view()
+	m := v.status()
+	if s.unloaded != nil {
+		if text := s.unloaded(); text != "" {
+			m.Conditions = append(m.Conditions, v.condition(&routing.Condition{Object: "config", Reason: "Changed", Message: text}))
+		}
+	}
+	return &pb.GetStatusResponse{Status: m}, nil
 }
 
 func (v *view) status() *pb.Status {

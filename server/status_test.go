@@ -6,6 +6,7 @@ import (
 
 	pb "netclass.dev/proto/netclass/v1"
 	"netclass.dev/routing"
+	"netclass.dev/server"
 	"netclass.dev/server/servertest"
 )
 
@@ -37,5 +38,22 @@ func TestCountedOutIsShown(t *testing.T) {
 	}
 	if out := int(s.GetTables() - s.GetTablesReady()); rows["table"] != out || out == 0 {
 		t.Errorf("%d rows of tables, %d are not ready", rows["table"], out)
+	}
+}
+
+// TestNewerConfiguration: a file that has not been loaded is told of.
+func TestNewerConfiguration(t *testing.T) {
+	t.Parallel()
+	text := "config.yaml has changed"
+	s := server.New(server.Config{Source: servertest.NewSource(servertest.Healthy()), Unloaded: func() string { return text }})
+	for _, want := range []int{1, 0} {
+		resp, err := s.GetStatus(t.Context(), &pb.GetStatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := resp.GetStatus().GetConditions(); len(c) != want || want > 0 && (c[0].GetObject() != "config" || c[0].GetMessage() != text) {
+			t.Errorf("conditions %v", c)
+		}
+		text = ""
 	}
 }

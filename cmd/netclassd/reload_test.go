@@ -78,6 +78,43 @@ func TestReloadOfNothing(t *testing.T) {
 	}
 }
 
+// TestUnloaded: a file that has been edited and not loaded is told of, until it is
+// loaded, refused, or as it was.
+func TestUnloaded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	d := &daemon{flags: flags{config: path}, ctx: t.Context(), log: newLog(io.Discard, routing.Log{})}
+	d.engine = engine.New(engine.Options{Log: slog.New(slog.DiscardHandler)})
+	d.health = health.New(d.engine.Look)
+	const good, other = "apiVersion: netclass.dev/v1alpha1\ntables: [{name: t, id: 9}]\n", "apiVersion: netclass.dev/v1alpha1\ntables: [{name: t, id: 8}]\n"
+	for _, step := range []struct {
+		name, text string
+		load       bool
+		want       string
+	}{
+		{"idle", "", false, ""},
+		{"loaded", good, true, ""},
+		{"edited", other, false, "has changed since it was read: netclassctl reload loads it"},
+		{"as it was", good, false, ""},
+		{"loaded again", other, true, ""},
+		{"refused", "nonsense", true, ""},
+		{"edited after that", "more nonsense", false, "has changed since it was read"},
+		{"gone", "-", false, "is gone since it was loaded: what was in it stays in force"},
+	} {
+		_ = os.Remove(path)
+		if step.text != "-" {
+			if err := os.WriteFile(path, []byte(step.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step.load {
+			_, _ = d.Reload(t.Context(), false)
+		}
+		if got := d.Unloaded(); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("%s: %q, want %q", step.name, got, step.want)
+		}
+	}
+}
+
 // TestReloadWarns: who reloads is told what `netclassd check` would have said, and
 // so is the log.
 func TestReloadWarns(t *testing.T) {

@@ -35,6 +35,8 @@ func run(f flags) error {
 	defer stop()
 
 	f.config = absolute(f.config)
+	d := &daemon{flags: f, ctx: ctx}
+	d.seen.take(f.config)
 	config, warnings, err := load(f.config)
 	if err != nil {
 		if problems, ok := errors.AsType[intent.Problems](err); ok {
@@ -69,7 +71,7 @@ func run(f flags) error {
 		return err
 	}
 
-	d := &daemon{flags: f, log: log, ctx: ctx}
+	d.log = log
 	d.health = health.New(func() { d.engine.Look() })
 	defer d.health.Close()
 	d.notifier.init(log.Logger, d.State)
@@ -108,7 +110,7 @@ func run(f flags) error {
 	if config.Idle() {
 		tasks.Go(d.waitForConfig)
 	}
-	served := server.New(server.Config{Source: d, Drains: d, Log: log.Logger, Readers: config.API.Readers, Admins: config.API.Admins}).Serve(ctx, listener)
+	served := server.New(server.Config{Source: d, Drains: d, Unloaded: d.Unloaded, Log: log.Logger, Readers: config.API.Readers, Admins: config.API.Admins}).Serve(ctx, listener)
 	if ctx.Err() == nil {
 		// Without its socket nobody can see or change the daemon; it is better
 		// started anew. The kernel is kept as it is meanwhile.
@@ -165,6 +167,7 @@ type daemon struct {
 	notifier notifier
 	drainer  *drain.Drainer
 
+	seen      seen
 	reloading sync.Mutex // one reload at a time
 	nodes     atomic.Pointer[nodes]
 	exit      atomic.Pointer[routing.Config] // in force
@@ -175,6 +178,18 @@ func (d *daemon) State() *routing.State { return d.engine.State() }
 
 func (d *daemon) Wait(ctx context.Context, after uint64) (*routing.State, error) {
 	return d.engine.Wait(ctx, after)
+}
+
+// Unloaded says that the configuration's file is another than the one that was read
+// last; empty: it is not, or an idle daemon will take it up by itself.
+func (d *daemon) Unloaded() string {
+	if c := d.exit.Load(); c == nil || c.Idle() || !d.seen.changed(d.config) {
+		return ""
+	}
+	if _, err := os.Stat(d.config); err != nil {
+		return d.config + " is gone since it was loaded: what was in it stays in force"
+	}
+	return d.config + " has changed since it was read: netclassctl reload loads it"
 }
 
 // Explain and Verify are what the server asks.
@@ -207,6 +222,9 @@ func (d *daemon) reload(validateOnly bool) (*routing.Config, []routing.Problem, 
 	if !validateOnly {
 		d.notifier.reloading()
 		defer d.notifier.reloaded()
+	}
+	if !validateOnly {
+		d.seen.take(d.config)
 	}
 	config, warnings, err := load(d.config)
 	switch inForce := d.exit.Load(); {
