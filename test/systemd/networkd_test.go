@@ -51,7 +51,7 @@ func (m *machine) networkdClaims() (rules, routes int) {
 		switch {
 		case strings.Contains(line, "routing policy rule") && strings.Contains(line, "priority: 1001,"):
 			rules++
-		case strings.Contains(line, " route") && strings.Contains(line, "proto: 148,"):
+		case strings.Contains(line, "foreign route") && strings.Contains(line, "proto: 148,"):
 			routes++
 		}
 	}
