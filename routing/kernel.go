@@ -56,8 +56,8 @@ func (t TableID) String() string {
 // RouteType is the kind of a route (RTN_*).
 type RouteType uint8
 
-// Route types. Other covers those that never decide where a packet of ours
-// goes (broadcast, anycast, multicast, NAT).
+// Route types. Other, and those after it, never decide where a packet of ours goes:
+// Other covers what has no name here, and routes for some packets only.
 const (
 	Unicast RouteType = iota
 	Local
@@ -66,9 +66,12 @@ const (
 	Prohibit
 	Throw
 	Other
+	Broadcast
+	Anycast
+	Multicast
 )
 
-var routeTypeNames = [...]string{"unicast", "local", "unreachable", "blackhole", "prohibit", "throw", "other"}
+var routeTypeNames = [...]string{"unicast", "local", "unreachable", "blackhole", "prohibit", "throw", "other", "broadcast", "anycast", "multicast"}
 
 func (t RouteType) String() string { return routeTypeNames[t] }
 

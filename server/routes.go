@@ -163,8 +163,9 @@ func (v *view) rowMessage(row routeRow) *pb.Route {
 	return m
 }
 
+// routeType follows the order of the values, which is the same.
 func routeType(t routing.RouteType) pb.RouteType {
-	return pb.RouteType(t) + pb.RouteType_ROUTE_TYPE_UNICAST // the same order
+	return pb.RouteType(t) + pb.RouteType_ROUTE_TYPE_UNICAST
 }
 
 // findTable resolves a table by name, then by number. A number is known when it

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"netclass.dev/routing"
 )
 
 func TestClockSet(t *testing.T) {
@@ -36,6 +39,15 @@ func TestPlainly(t *testing.T) {
 	} {
 		if got := plainly(said); got != want {
 			t.Errorf("of %q: %q, want %q", said, got, want)
+		}
+	}
+}
+
+// TestRouteTypesHaveOneOrder: a type is shown by its own name.
+func TestRouteTypesHaveOneOrder(t *testing.T) {
+	for typ := routing.Unicast; typ <= routing.Multicast; typ++ {
+		if got, want := routeType(typ).String(), "ROUTE_TYPE_"+strings.ToUpper(typ.String()); got != want {
+			t.Errorf("%s is shown as %s", typ, got)
 		}
 	}
 }

@@ -31,3 +31,15 @@ func TestWhy(t *testing.T) {
 		}
 	}
 }
+
+// TestVia: what is no way to somewhere is called what it is.
+func TestVia(t *testing.T) {
+	for typ, want := range map[pb.RouteType]string{
+		pb.RouteType_ROUTE_TYPE_UNICAST: "10.0.0.1", pb.RouteType_ROUTE_TYPE_UNREACHABLE: "unreachable", pb.RouteType_ROUTE_TYPE_BROADCAST: "broadcast",
+		pb.RouteType_ROUTE_TYPE_MULTICAST: "multicast", pb.RouteType_ROUTE_TYPE_ANYCAST: "anycast",
+	} {
+		if got := via(&pb.Route{Type: typ, NextHop: "10.0.0.1"}); got != want {
+			t.Errorf("%s: %q, want %q", typ, got, want)
+		}
+	}
+}

@@ -37,3 +37,22 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestRouteTypes: each type has its own name, and a route for some packets only has
+// none.
+func TestRouteTypes(t *testing.T) {
+	link := func(int) (string, bool) { return "pod0", true }
+	for _, test := range []struct {
+		typ, tos byte
+		want     string
+	}{
+		{unix.RTN_UNICAST, 0, "unicast"}, {unix.RTN_LOCAL, 0, "local"}, {unix.RTN_BROADCAST, 0, "broadcast"}, {unix.RTN_ANYCAST, 0, "anycast"},
+		{unix.RTN_MULTICAST, 0, "multicast"}, {unix.RTN_NAT, 0, "other"}, {unix.RTN_UNICAST, 8, "other"},
+	} {
+		message := []byte{unix.AF_INET, 24, 0, test.tos, 47, 148, 0, test.typ, 0, 0, 0, 0}
+		r, ok, err := decodeRoute(appendAttr(message, unix.RTA_DST, []byte{10, 1, 2, 0}), link)
+		if err != nil || !ok || r.Type.String() != test.want {
+			t.Errorf("type %d: %s, %v, %v, want %s", test.typ, r.Type, ok, err, test.want)
+		}
+	}
+}

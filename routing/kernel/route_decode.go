@@ -9,8 +9,7 @@ import (
 	"netclass.dev/routing"
 )
 
-// The kernel's numbers of the route types (RTN_*). Those of Other differ among
-// themselves and are never written.
+// The kernel's numbers of the route types (RTN_*).
 var routeTypes = map[uint8]routing.RouteType{
 	unix.RTN_UNICAST:     routing.Unicast,
 	unix.RTN_LOCAL:       routing.Local,
@@ -18,6 +17,9 @@ var routeTypes = map[uint8]routing.RouteType{
 	unix.RTN_BLACKHOLE:   routing.Blackhole,
 	unix.RTN_PROHIBIT:    routing.Prohibit,
 	unix.RTN_THROW:       routing.Throw,
+	unix.RTN_BROADCAST:   routing.Broadcast,
+	unix.RTN_ANYCAST:     routing.Anycast,
+	unix.RTN_MULTICAST:   routing.Multicast,
 }
 
 // rtaNextHopID (RTA_NH_ID) names a next hop object.

@@ -126,7 +126,7 @@ func (h *harness) routes(table routing.TableID, want ...string) {
 		got = nil
 		for _, r := range h.dump().Routes {
 			// The kernel's own routes of multicast and link-local networks.
-			if r.Table == table && r.Type != routing.Other && !r.Dst.Addr().IsLinkLocalUnicast() {
+			if r.Table == table && r.Type < routing.Other && !r.Dst.Addr().IsLinkLocalUnicast() {
 				r.Table = routing.MainID
 				got = append(got, r.String())
 			}

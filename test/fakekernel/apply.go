@@ -92,7 +92,7 @@ func (k *Kernel) change(op routing.Op) (changed bool, err error) {
 func (k *Kernel) check(r routing.Route) error {
 	v4 := r.Family() == routing.IPv4
 	switch {
-	case r.Type == routing.Other || r.Dst != r.Dst.Masked():
+	case r.Type >= routing.Other || r.Dst != r.Dst.Masked():
 		return unix.EINVAL
 	case !v4 && r.Metric == 0:
 		return errors.New("an IPv6 route needs a metric: the kernel makes 0 into 1024")

@@ -215,6 +215,9 @@ var routeTypes = map[string]routing.RouteType{
 	"unreachable": routing.Unreachable, "7": routing.Unreachable,
 	"prohibit": routing.Prohibit, "8": routing.Prohibit,
 	"throw": routing.Throw, "9": routing.Throw,
+	"broadcast": routing.Broadcast, "3": routing.Broadcast,
+	"anycast": routing.Anycast, "4": routing.Anycast,
+	"multicast": routing.Multicast, "5": routing.Multicast,
 }
 
 func (j jsonRoute) route(t *testing.T, f routing.Family) routing.Route {

@@ -301,21 +301,27 @@ const (
 	RouteType_ROUTE_TYPE_BLACKHOLE   RouteType = 4
 	RouteType_ROUTE_TYPE_PROHIBIT    RouteType = 5
 	RouteType_ROUTE_TYPE_THROW       RouteType = 6
-	// Broadcast, anycast, multicast and the like.
-	RouteType_ROUTE_TYPE_OTHER RouteType = 7
+	// What has no name here, and routes for some packets only.
+	RouteType_ROUTE_TYPE_OTHER     RouteType = 7
+	RouteType_ROUTE_TYPE_BROADCAST RouteType = 8
+	RouteType_ROUTE_TYPE_ANYCAST   RouteType = 9
+	RouteType_ROUTE_TYPE_MULTICAST RouteType = 10
 )
 
 // Enum value maps for RouteType.
 var (
 	RouteType_name = map[int32]string{
-		0: "ROUTE_TYPE_UNSPECIFIED",
-		1: "ROUTE_TYPE_UNICAST",
-		2: "ROUTE_TYPE_LOCAL",
-		3: "ROUTE_TYPE_UNREACHABLE",
-		4: "ROUTE_TYPE_BLACKHOLE",
-		5: "ROUTE_TYPE_PROHIBIT",
-		6: "ROUTE_TYPE_THROW",
-		7: "ROUTE_TYPE_OTHER",
+		0:  "ROUTE_TYPE_UNSPECIFIED",
+		1:  "ROUTE_TYPE_UNICAST",
+		2:  "ROUTE_TYPE_LOCAL",
+		3:  "ROUTE_TYPE_UNREACHABLE",
+		4:  "ROUTE_TYPE_BLACKHOLE",
+		5:  "ROUTE_TYPE_PROHIBIT",
+		6:  "ROUTE_TYPE_THROW",
+		7:  "ROUTE_TYPE_OTHER",
+		8:  "ROUTE_TYPE_BROADCAST",
+		9:  "ROUTE_TYPE_ANYCAST",
+		10: "ROUTE_TYPE_MULTICAST",
 	}
 	RouteType_value = map[string]int32{
 		"ROUTE_TYPE_UNSPECIFIED": 0,
@@ -326,6 +332,9 @@ var (
 		"ROUTE_TYPE_PROHIBIT":    5,
 		"ROUTE_TYPE_THROW":       6,
 		"ROUTE_TYPE_OTHER":       7,
+		"ROUTE_TYPE_BROADCAST":   8,
+		"ROUTE_TYPE_ANYCAST":     9,
+		"ROUTE_TYPE_MULTICAST":   10,
 	}
 )
 
@@ -6974,7 +6983,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x11LINK_STATE_ABSENT\x10\x01\x12\x13\n" +
 	"\x0fLINK_STATE_DOWN\x10\x02\x12\x19\n" +
 	"\x15LINK_STATE_NO_CARRIER\x10\x03\x12\x11\n" +
-	"\rLINK_STATE_UP\x10\x04*\xd0\x01\n" +
+	"\rLINK_STATE_UP\x10\x04*\x9c\x02\n" +
 	"\tRouteType\x12\x1a\n" +
 	"\x16ROUTE_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ROUTE_TYPE_UNICAST\x10\x01\x12\x14\n" +
@@ -6983,7 +6992,11 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x14ROUTE_TYPE_BLACKHOLE\x10\x04\x12\x17\n" +
 	"\x13ROUTE_TYPE_PROHIBIT\x10\x05\x12\x14\n" +
 	"\x10ROUTE_TYPE_THROW\x10\x06\x12\x14\n" +
-	"\x10ROUTE_TYPE_OTHER\x10\a*\x81\x02\n" +
+	"\x10ROUTE_TYPE_OTHER\x10\a\x12\x18\n" +
+	"\x14ROUTE_TYPE_BROADCAST\x10\b\x12\x16\n" +
+	"\x12ROUTE_TYPE_ANYCAST\x10\t\x12\x18\n" +
+	"\x14ROUTE_TYPE_MULTICAST\x10\n" +
+	"*\x81\x02\n" +
 	"\tRouteKind\x12\x1a\n" +
 	"\x16ROUTE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ROUTE_KIND_CONNECTED\x10\x01\x12\x12\n" +
