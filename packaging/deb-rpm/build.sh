@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Builds the Debian and RPM packages into a folder: build.sh FOLDER [ARCH...], by
-# default for amd64 and arm64. What it makes depends on the commit alone: VERSION
-# and SOURCE_DATE_EPOCH are the commit's unless they are given. FORMATS are deb and
-# rpm; BUILD_DIR, where given, keeps what is built on the way for the next time.
+# default for amd64 and arm64. What it makes depends on the commit and the version of
+# Go alone: VERSION and SOURCE_DATE_EPOCH are the commit's unless they are given.
+# FORMATS are deb and rpm; BUILD_DIR, where given, keeps what is built on the way for the next time.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 architectures=("$@")
 ((${#architectures[@]})) || architectures=(amd64 arm64)
 cd "$(dirname "$0")/../.."
+. packaging/release/pinned.sh
 : "${GO:=go}" "${FORMATS:=deb rpm}"
 # Not by :=, which would go on with nothing where git fails.
 VERSION=${VERSION:-$(git describe --tags --always --dirty)}
@@ -20,9 +21,9 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 if [[ $VERSION =~ ^v?([0-9]+\.[0-9]+.*)$ ]]; then
 	PACKAGE_VERSION=$(sed -E 's/-(alpha|beta|rc)/~\1/; s/-/+/; s/-/./g' <<<"${BASH_REMATCH[1]}")
 else
-	PACKAGE_VERSION=0~$(TZ=UTC date -d "@$SOURCE_DATE_EPOCH" +%Y%m%d.%H%M%S).${VERSION//-/.}
+	PACKAGE_VERSION=0~$(date -d "@$SOURCE_DATE_EPOCH" +%Y%m%d.%H%M%S).${VERSION//-/.}
 fi
-export GO SOURCE_DATE_EPOCH PACKAGE_VERSION VERSION CGO_ENABLED=0
+export GO SOURCE_DATE_EPOCH PACKAGE_VERSION VERSION
 
 if [[ -z ${BUILD_DIR:-} ]]; then
 	BUILD_DIR=$(mktemp -d)

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Builds what a release has into a folder: the packages and images, the binaries by
 # themselves, a bill of materials of each (CycloneDX), the licences, the changes, and
-# the checksums of all. What it makes depends on the commit alone. A release is of a tag and of
-# nothing besides: anything else is refused, unless ALLOW_UNTAGGED is set.
+# the checksums of all. What it makes depends on the commit and the version of Go
+# alone. A release is of a tag and of nothing besides: anything else is refused, unless
+# ALLOW_UNTAGGED is set. It is for amd64 and arm64, or the ARCHITECTURES that are given.
 set -euo pipefail
-umask 022
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")/../.."
-: "${GO:=go}"
+. packaging/release/pinned.sh
+: "${GO:=go}" "${ARCHITECTURES:=amd64 arm64}"
+read -ra architectures <<<"$ARCHITECTURES"
 VERSION=$(git describe --tags --always --dirty)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 if [[ -z ${ALLOW_UNTAGGED:-} ]]; then
@@ -19,16 +21,16 @@ if [[ -z ${ALLOW_UNTAGGED:-} ]]; then
 	[[ -z $(git status --porcelain) ]] ||
 		{ echo "release: the tree has files that are not the tag's; git status names them" >&2; exit 1; }
 fi
-export GO VERSION SOURCE_DATE_EPOCH CGO_ENABLED=0
+export GO VERSION SOURCE_DATE_EPOCH
 rm -rf "${out:?}"/*
 BUILD_DIR=$(mktemp -d)
 trap 'rm -rf "$BUILD_DIR"' EXIT
 export BUILD_DIR
 
-packaging/deb-rpm/build.sh "$out"
-packaging/image/build.sh "$out"
+packaging/deb-rpm/build.sh "$out" "${architectures[@]}"
+packaging/image/build.sh "$out" "${architectures[@]}"
 rm -rf "$out"/images/*.oci # the same as the tarballs beside them
-for arch in amd64 arm64; do
+for arch in "${architectures[@]}"; do
 	for program in netclassd netclassctl; do
 		name=$program-$VERSION-linux-$arch
 		install -m 755 "$BUILD_DIR/linux_$arch/$program" "$out/$name"

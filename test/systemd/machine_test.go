@@ -216,8 +216,12 @@ func (m *machine) deb(version string) string {
 
 func (m *machine) rpm(version string) string {
 	m.t.Helper()
-	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	return m.packaged(version, fmt.Sprintf("netclass-%s-1.%s.rpm", version, arch))
+	return m.packaged(version, fmt.Sprintf("netclass-%s-1.%s.rpm", version, rpmArch()))
+}
+
+// rpmArch is this machine's architecture as rpm calls it.
+func rpmArch() string {
+	return map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 }
 
 func (m *machine) packaged(version, file string) string {

@@ -47,7 +47,7 @@ func TestReleaseRefused(t *testing.T) {
 			t.Errorf("%v, want %q:\n%s", err, want, out)
 		}
 	}
-	for _, name := range []string{"packaging/release/build.sh", "packaging/deb-rpm/build.sh", ".gitignore"} {
+	for _, name := range []string{"packaging/release/build.sh", "packaging/release/pinned.sh", "packaging/deb-rpm/build.sh", ".gitignore"} {
 		text, err := os.ReadFile("../../" + name)
 		if err != nil {
 			t.Fatal(err)
