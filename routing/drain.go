@@ -107,8 +107,13 @@ type LinkRate struct {
 	Received, Sent float64
 }
 
-// LinkCounters are the packets that have passed over a link since it came up.
-type LinkCounters struct{ Received, Sent uint64 }
+// LinkCounters are the packets that have passed over a link since it was made.
+type LinkCounters struct {
+	Received, Sent uint64
+	// Multicast are those of Received that were sent to a group, as far as the link
+	// counts them.
+	Multicast uint64
+}
 
 // DrainStatus is how the drain of a node stands.
 type DrainStatus struct {

@@ -181,7 +181,7 @@ func TestQuiet(t *testing.T) {
 	s.Plan.Speak = &routing.Speak{Neighbors: []routing.Neighbor{
 		{Link: "pod0", Timers: routing.Timers{Keepalive: 2 * time.Second}}, {Link: "ingress0", Upstream: true, Timers: routing.Timers{Keepalive: 20 * time.Second}},
 	}}
-	if a, b := allowance(s, "pod0"), allowance(s, "ingress0"); a != 13 || b != 10.1 {
+	if a, b := allowance(s, "pod0"), allowance(s, "ingress0"); a != 12 || b != 10.1 {
 		t.Errorf("allowances %v, %v", a, b)
 	}
 	req := &routing.DrainRequest{}
@@ -198,11 +198,19 @@ func TestQuiet(t *testing.T) {
 	at := func(second int, received, sent uint64) sample {
 		return sample{time.Unix(int64(second), 0), map[string]routing.LinkCounters{"pod0": {Received: received, Sent: sent}}}
 	}
+	group := func(second int, received, multicast uint64) sample {
+		return sample{time.Unix(int64(second), 0), map[string]routing.LinkCounters{"pod0": {Received: received, Multicast: multicast}}}
+	}
 	for name, tc := range map[string]struct {
 		samples []sample
 		want    string
 	}{
-		"quiet":          {[]sample{at(0, 500, 500), at(1, 510, 510), at(4, 550, 552)}, ""},
+		"multicast":      {[]sample{group(0, 500, 100), group(4, 950, 510)}, ""},
+		"and unicast":    {[]sample{group(0, 500, 100), group(4, 950, 497)}, "received 13.2"},
+		"read late":      {[]sample{group(0, 500, 100), group(4, 510, 112)}, ""},
+		"anew, to group": {[]sample{group(0, 500, 400), group(4, 300, 290)}, ""},
+		"no time":        {[]sample{group(0, 500, 400), group(0, 500, 400)}, "watched for 0s"},
+		"quiet":          {[]sample{at(0, 500, 500), at(1, 510, 510), at(4, 548, 548)}, ""},
 		"too short":      {[]sample{at(0, 500, 500), at(3, 500, 500)}, "watched for 3s of 4s"},
 		"only received":  {[]sample{at(0, 500, 500), at(4, 553, 500)}, "received 13.2 and sent 0.0"},
 		"only sent":      {[]sample{at(0, 500, 500), at(4, 500, 553)}, "received 0.0 and sent 13.2"},

@@ -22,7 +22,7 @@ func TestFailure(t *testing.T) {
 		want string
 		late bool
 	}{
-		{"not quiet", func(n *node) { n.traffic("pod0", 50) }, "pod0 has received 50.0 and sent 50.0 packets per second, at most 12.7 may pass", true},
+		{"not quiet", func(n *node) { n.traffic("pod0", 50) }, "pod0 has received 50.0 and sent 50.0 packets per second, at most 12.0 may pass", true},
 		{"not sent", func(n *node) {
 			n.engine.alter(func(s *routing.State) { s.Peers[0].Session.Unsent = 120 })
 		}, "has not all reached k8s-2/ipv4", true},

@@ -117,9 +117,10 @@ func unsent(s *routing.State) string {
 }
 
 // allowance is how many packets per second count as quiet in each direction: as
-// configured, and what the BGP sessions on the link need to stay up. That is each
-// side's keepalive, which the other acknowledges, and with members of the mesh a
-// question each second whether the other is alive, and its answer.
+// configured, and what the BGP sessions on the link need to stay up. With a router that
+// is each side's keepalive, which the other acknowledges. Members of the mesh ask each
+// other, too, once nothing has passed for a second, whether they are alive, which is
+// answered: what passes more often than that takes the place of questions.
 func allowance(s *routing.State, link string) float64 {
 	limit := 0.0
 	if c := s.Config.Config; c != nil {
@@ -130,10 +131,11 @@ func allowance(s *routing.State, link string) float64 {
 	}
 	for i := range s.Plan.Speak.Neighbors {
 		if n := &s.Plan.Speak.Neighbors[i]; n.Link == link && n.Timers.Keepalive > 0 {
-			limit += 2 / n.Timers.Keepalive.Seconds()
+			each := 2 / n.Timers.Keepalive.Seconds()
 			if !n.Upstream {
-				limit += 2
+				each = max(each, 2)
 			}
+			limit += each
 		}
 	}
 	return limit
@@ -150,21 +152,26 @@ func rates(watched []string, samples []sample) (list []routing.LinkRate) {
 	return list
 }
 
-// rateOf is what passed over a link between two looks. One that was made anew in
-// between has counted from zero; one that is gone is quiet.
+// rateOf is what passed over a link between two looks, but for what came in for a
+// group: no class's traffic does. A link that was made anew in between has counted from
+// zero; one that is gone is quiet.
 func rateOf(link string, first, last sample) routing.LinkRate {
 	was, now := first.links[link], last.links[link]
 	span := last.at.Sub(first.at).Seconds()
-	per := func(was, now uint64) float64 {
+	if now.Received < was.Received || now.Sent < was.Sent {
+		was = routing.LinkCounters{}
+	}
+	per := func(packets uint64) float64 {
 		if span <= 0 {
 			return math.Inf(1)
 		}
-		if now < was {
-			was = 0
-		}
-		return float64(now-was) / span
+		return float64(packets) / span
 	}
-	return routing.LinkRate{Link: link, Received: per(was.Received, now.Received), Sent: per(was.Sent, now.Sent)}
+	received := now.Received - was.Received
+	if now.Multicast > was.Multicast { // the two are not read at one moment
+		received -= min(now.Multicast-was.Multicast, received)
+	}
+	return routing.LinkRate{Link: link, Received: per(received), Sent: per(now.Sent - was.Sent)}
 }
 
 // watchable are the links of a drain that nothing else uses, and why the others are

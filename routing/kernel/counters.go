@@ -31,8 +31,8 @@ func (k *Kernel) Counters(ctx context.Context) (map[string]routing.LinkCounters,
 	return counters, nil
 }
 
-// decodeCounters reads the first two numbers of struct rtnl_link_stats64, which
-// are rx_packets and tx_packets.
+// decodeCounters reads three numbers of struct rtnl_link_stats64: rx_packets, the
+// first, tx_packets, the second, and multicast, the ninth.
 func decodeCounters(b []byte) (name string, c routing.LinkCounters, err error) {
 	if len(b) < unix.SizeofIfInfomsg {
 		return "", c, fmt.Errorf("decode link: %w", errShort)
@@ -42,8 +42,8 @@ func decodeCounters(b []byte) (name string, c routing.LinkCounters, err error) {
 		switch {
 		case kind == unix.IFLA_IFNAME:
 			name = text(v)
-		case kind == unix.IFLA_STATS64 && len(v) >= 16:
-			c = routing.LinkCounters{Received: native.Uint64(v), Sent: native.Uint64(v[8:])}
+		case kind == unix.IFLA_STATS64 && len(v) >= 72:
+			c = routing.LinkCounters{Received: native.Uint64(v), Sent: native.Uint64(v[8:]), Multicast: native.Uint64(v[64:])}
 			counted = true
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
+	"netclass.dev/routing"
 	"netclass.dev/routing/kernel"
 	"netclass.dev/test/netns"
 )
@@ -70,5 +72,73 @@ func TestCounters(t *testing.T) {
 	receivedNow, _ := read(ends[1])
 	if sentNow-sent < packets || receivedNow-received < packets {
 		t.Errorf("of %d packets %d were counted as sent and %d as received", packets, sentNow-sent, receivedNow-received)
+	}
+}
+
+// TestMulticastCounted: of what a link receives that counts it, as a VLAN and a bridge
+// do, what is sent to a group is known, and not taken for what is sent to everybody.
+func TestMulticastCounted(t *testing.T) {
+	t.Parallel()
+	here, there := netns.New(t), netns.New(t)
+	for _, step := range []func() error{
+		func() error { return here.Veth("pod0", there, "port") },
+		func() error { return there.Bridge("pod0") },
+		func() error { return there.Enslave("port", "pod0") },
+		func() error { return there.Up("port", "pod0") },
+		func() error { return here.Up("pod0") },
+		func() error { return here.Addr("pod0", "10.48.0.1/24") },
+		func() error { return there.Addr("pod0", "10.48.0.2/24") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here.MustIP(t, "route add 224.0.0.0/4 dev pod0")
+	k, err := kernel.Open(kernel.Config{NetNS: there.Fd()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	read := func() routing.LinkCounters {
+		t.Helper()
+		c, err := k.Counters(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c["pod0"]
+	}
+	const packets = 50
+	send := func(to string) (received, multicast uint64) {
+		t.Helper()
+		was := read()
+		err := here.Do(func() error {
+			c, err := net.ListenUDP("udp4", nil)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			for range packets {
+				if _, err := c.WriteToUDP([]byte("x"), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := read()
+		return now.Received - was.Received, now.Multicast - was.Multicast
+	}
+	for range 100 { // until the bridge forwards
+		if received, _ := send("10.48.0.255:9"); received >= packets {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	for to, group := range map[string]bool{"239.1.2.3:9": true, "10.48.0.255:9": false} {
+		if received, multicast := send(to); received < packets || (multicast >= packets) != group {
+			t.Errorf("of %d packets to %s %d were counted as received and %d as multicast", packets, to, received, multicast)
+		}
 	}
 }
