@@ -2,7 +2,8 @@
 # Builds the Debian and RPM packages into a folder: build.sh FOLDER [ARCH...], by
 # default for amd64 and arm64. What it makes depends on the commit and the version of
 # Go alone: VERSION and SOURCE_DATE_EPOCH are the commit's unless they are given.
-# FORMATS are deb and rpm; BUILD_DIR, where given, keeps what is built on the way for the next time.
+# FORMATS are deb and rpm; BUILD_DIR, where given, keeps what is built on the way for
+# the next time.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift

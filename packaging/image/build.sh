@@ -2,7 +2,8 @@
 # Builds the images for Kubernetes and Talos into FOLDER/images: build.sh FOLDER
 # [ARCH...], by default for amd64 and arm64 as one. What it makes depends on the
 # commit and the version of Go alone: VERSION and SOURCE_DATE_EPOCH are the commit's
-# unless they are given. BUILD_DIR, where given, keeps what is built on the way for the next time.
+# unless they are given. BUILD_DIR, where given, keeps what is built on the way for the
+# next time.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
