@@ -103,12 +103,21 @@ func unwell(st *routing.State) string {
 		}
 	}
 	if st.Health == routing.Degraded {
-		for _, c := range st.Conditions {
-			return fmt.Sprintf("the daemon is degraded: %s: %s", c.Object, c.Message)
-		}
-		return "the daemon is degraded"
+		return degradedBy(st)
 	}
 	return ""
+}
+
+// degradedBy says what a daemon is degraded by: by one of its own parts, if any of them
+// has something to say.
+func degradedBy(st *routing.State) string {
+	at := slices.IndexFunc(st.Conditions, func(c routing.Condition) bool {
+		return slices.Contains([]string{"kernel", "config", "inventory", "speaker", "state", "router"}, c.Object)
+	})
+	if at = max(at, 0); at < len(st.Conditions) {
+		return fmt.Sprintf("the daemon is degraded: %s: %s", st.Conditions[at].Object, st.Conditions[at].Message)
+	}
+	return "the daemon is degraded"
 }
 
 // tableLacks says which link of a table is not there, or that its own pods are left

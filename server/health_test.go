@@ -137,7 +137,7 @@ func TestClassesHealth(t *testing.T) {
 		"idle":                                 {[]func(*routing.State){func(st *routing.State) { *st = *servertest.Idle() }}, ""},
 		"not begun":                            {[]func(*routing.State){func(st *routing.State) { *st = *servertest.Idle(); st.Pass.Passes = 0 }}, "it has not looked at the kernel yet"},
 		"degraded": {[]func(*routing.State){func(st *routing.State) {
-			st.Health, st.Conditions = routing.Degraded, []routing.Condition{{Object: "speaker", Reason: "CannotDo", Message: "listen on 10.48.0.1:179: in use by bird"}}
+			st.Health, st.Conditions = routing.Degraded, []routing.Condition{{Object: "peer/udm/ipv4", Reason: "NoSession", Message: "connection refused"}, {Object: "speaker", Reason: "CannotDo", Message: "listen on 10.48.0.1:179: in use by bird"}}
 		}}, "the daemon is degraded: speaker: listen on 10.48.0.1:179: in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
