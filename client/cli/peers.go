@@ -23,8 +23,8 @@ every prefix. STATE is that of RFC 4271. Of the prefixes that the peer announces
   ACCEPTED  are used: a node's own pod CIDRs, or what is imported from a router
   REFUSED   are not: the view of one peer says why
 
-and ANNOUNCED are those that this node announces to the peer: its pod CIDRs to
-other nodes, load balancers' addresses to routers.`,
+and SENT are those that this node announces to the peer: its pod CIDRs to other
+nodes, load balancers' addresses to routers.`,
 		Args: one,
 		RunE: a.ask(func(ctx context.Context, c *client.Client, args []string) error {
 			name, view := "", pb.PeerView_PEER_VIEW_BASIC
@@ -72,7 +72,7 @@ func (a *app) peerTable(list []*pb.Peer) {
 		rows = append(rows, row(p.GetName(), family(p.GetFamily()), p.GetRemoteAddress(), session(p), uptime,
 			p.GetReceived(), p.GetAccepted(), refused(p), p.GetAnnounced(), hold, p.GetLink(), p.GetLocalAddress(), p.GetPeerAsn(), role(p), why(p)))
 	}
-	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> ANNOUNCED> +HELD> +LINK +LOCAL +ASN> +ROLE +REASON|"), rows)
+	a.print(columns("NAME FAMILY ADDRESS STATE UPTIME> RECEIVED> ACCEPTED> REFUSED> SENT> +HELD> +LINK +LOCAL +ASN> +ROLE +REASON|"), rows)
 	note := ""
 	if held > 0 {
 		note = fmt.Sprintf(", %d held", held)
