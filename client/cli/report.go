@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,8 +45,22 @@ func (a *app) report(err error) int {
 		return exitNotFound
 	case client.IsTimeout(err):
 		return exitTimeout
+	case badArgument(err):
+		return exitUsage
 	}
 	return exitError
+}
+
+// badArgument reports whether the daemon has refused what it was asked by, rather than
+// failed.
+func badArgument(err error) bool {
+	return client.IsInvalid(err) && client.Reason(err) == "BAD_ARGUMENT" && len(client.Violations(err)) == 1
+}
+
+// givenBy is what people give the fields of requests by, where that is something else.
+var givenBy = map[string]string{
+	"destination": "DST", "source": "--from", "iif": "--in", "node": "NODE", "name": "NAME", "table": "TABLE",
+	"classes": "--class", "wait": "--wait", "grace": "--grace", "holder": "--holder", "reason": "--reason", "family": "-4, -6",
 }
 
 // describe says what to do about the errors that people meet first.
@@ -58,6 +73,9 @@ func (a *app) describe(err error) string {
 		return err.Error() + " (is it running? --socket)"
 	case errors.As(err, new(exitWith)):
 		return err.Error()
+	case badArgument(err):
+		v := client.Violations(err)[0]
+		return cmp.Or(givenBy[v.Field], v.Field) + ": " + v.Description
 	case client.IsTimeout(err):
 		return fmt.Sprintf("no answer from netclassd at %s within %v", a.socket, a.timeout)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"netclass.dev/routing"
@@ -48,7 +49,7 @@ func (f *File) read() (changed bool) {
 	// An empty file is not nil: it too is read once.
 	f.content = append(make([]byte, 0, len(data)), data...)
 	if errs := problems.Errors(); len(errs) > 0 {
-		return f.fail(errs.Brief())
+		return f.fail(strings.ReplaceAll(errs.Brief(), "\n", "; "))
 	}
 	trim(len(nodes))
 	was := f.current.Load()

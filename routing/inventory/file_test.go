@@ -106,7 +106,7 @@ func TestFileChanges(t *testing.T) {
 
 	write(t, path, "nodes:\n  - nam: a\n  - {}\n")
 	r.until("broken", stale("a", path+`:2:5: unknown key "nam"`))
-	if lines := strings.Count(r.Inventory().Stale, "\n") + 1; lines != 3 {
+	if faults := strings.Split(r.Inventory().Stale, "; "+path); len(faults) != 3 || strings.Contains(r.Inventory().Stale, "\n") {
 		t.Errorf("want three faults, got %q", r.Inventory().Stale)
 	}
 	write(t, path, twoNodes)

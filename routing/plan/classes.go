@@ -41,7 +41,10 @@ func (m *maker) class(c *routing.Class) routing.ClassStatus {
 		return st
 	case m.drained(c.Link, routing.DrainShutdown):
 		st.Health = routing.Drained
-		st.Reason = "taken out by a drain of this node, so far: " + m.in.Draining.Step.String()
+		st.Reason = "taken out by a drain of this node"
+		if step := m.in.Draining.Step; step < routing.DrainPaths {
+			st.Reason += ", so far: " + step.String()
+		}
 		return st
 	case l == nil:
 		st.Health, st.Reason = routing.Waiting, "link "+c.Link+" does not exist"

@@ -427,3 +427,19 @@ func cutOff(w *world) string {
 	}
 	return ""
 }
+
+// What a drain has done with a class is said while it goes on; once it is over, no step is.
+func TestDrainedClassSays(t *testing.T) {
+	for step, want := range map[routing.DrainStep]string{
+		routing.DrainMesh:  "taken out by a drain of this node, so far: mesh withdrawn",
+		routing.DrainPaths: "taken out by a drain of this node",
+	} {
+		w := seed()
+		w.Draining = routing.Draining{Step: step}
+		for _, c := range w.make().Classes {
+			if c.Class.Name == "pod-pod" && (c.Health != routing.Drained || c.Reason != want) {
+				t.Errorf("%s: %s %q, want %q", step, c.Health, c.Reason, want)
+			}
+		}
+	}
+}
