@@ -78,7 +78,7 @@ func TestAnswerLost(t *testing.T) {
 	bubble(t, 2, true, func(t *testing.T, w *world) {
 		a, b := w.nodes[0], w.nodes[1]
 		for _, undrain := range []bool{false, true} {
-			c := (*call)(nil)
+			var c *call
 			if undrain {
 				b.engine.alter(func(s *routing.State) { s.Pending = []routing.Op{{Verb: routing.Add}} })
 				c = a.undrain("k8s-2")
