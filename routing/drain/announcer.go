@@ -149,6 +149,8 @@ func (j *judge) unknownAnnouncers() (said []string) {
 	if j.cfg.BGP == nil {
 		return nil
 	}
+	var whom []string // who cannot say
+	of := map[string][]string{}
 	for i := range j.cfg.BGP.Upstreams {
 		u := &j.cfg.BGP.Upstreams[i]
 		for _, f := range routing.Families {
@@ -157,9 +159,13 @@ func (j *judge) unknownAnnouncers() (said []string) {
 				continue
 			}
 			if a := j.others(key); len(a.known) == 0 && len(a.unknown) > 0 {
-				said = append(said, "whether another node announces to "+key.String()+" is not known, as "+list(a.unknown)+" cannot say: if none does, its addresses are gone; look at the router first")
+				silent := list(a.unknown)
+				whom, of[silent] = append(whom, silent), append(of[silent], key.String())
 			}
 		}
+	}
+	for _, silent := range unique(whom) {
+		said = append(said, "whether another node announces to "+list(of[silent])+" is not known, as "+silent+" cannot say: if none does, its addresses are gone; look at the router first")
 	}
 	return said
 }
@@ -174,8 +180,9 @@ func unique(texts []string) (once []string) {
 	return once
 }
 
-// toRouters counts the prefixes that routers are told of and a request takes back.
-func toRouters(s *routing.State, req *routing.DrainRequest) (n int) {
+// toRouters counts the prefixes that routers are told of and a request takes back, each
+// once however many routers there are.
+func toRouters(s *routing.State, req *routing.DrainRequest) int {
 	cfg := s.Config.Config
 	if cfg == nil || cfg.BGP == nil {
 		return 0
@@ -187,10 +194,11 @@ func toRouters(s *routing.State, req *routing.DrainRequest) (n int) {
 			told[u.Name] = true
 		}
 	}
+	prefixes := map[netip.Prefix]bool{}
 	for i := range s.Plan.Announce {
-		if told[s.Plan.Announce[i].To] {
-			n++
+		if o := &s.Plan.Announce[i]; told[o.To] {
+			prefixes[o.Prefix] = true
 		}
 	}
-	return n
+	return len(prefixes)
 }

@@ -29,7 +29,9 @@ func costs(s *routing.State, req *routing.DrainRequest) (said []string) {
 		said = append(said, fmt.Sprintf("%s come in by other nodes: a router that balances over several may move connections of theirs too", prefixes(n)))
 		said = append(said, judgeOf(s, req).unknownAnnouncers()...)
 	}
-	said = append(said, downRouters(s, links)...)
+	if down := noRouter(s, links); down != "" {
+		said = append(said, down)
+	}
 	for i := range cfg.Tables {
 		p := cfg.Tables[i].Routes.Peers
 		if p == nil || !slices.Contains(links, p.Link) {
@@ -92,15 +94,33 @@ func importCost(s *routing.State, req *routing.DrainRequest, link string, n int)
 	return fmt.Sprintf("pods reach %s by where main leads: %s", what, mainDefault(s))
 }
 
-// downRouters says which routers on links have no session with this node.
-func downRouters(s *routing.State, links []string) (said []string) {
-	for i := range s.Peers {
-		p := &s.Peers[i]
-		if n := &p.Neighbor; n.Upstream && slices.Contains(links, n.Link) && p.Session.State != routing.Established {
-			said = append(said, fmt.Sprintf("this node has no session with %s itself: what routers are told of does not come in here now", n.Key))
+// noRouter says that no router on links has a session with this node, or none in one of
+// the families; empty: one has in each that is configured.
+func noRouter(s *routing.State, links []string) string {
+	var routers []string // of those families
+	var up, down []routing.Family
+	for _, f := range routing.Families {
+		var names []string
+		one := false
+		for i := range s.Peers {
+			p := &s.Peers[i]
+			if n := &p.Neighbor; n.Upstream && n.Key.Family == f && slices.Contains(links, n.Link) {
+				names, one = append(names, n.Key.Peer), one || p.Session.State == routing.Established
+			}
+		}
+		if one {
+			up = append(up, f)
+		} else if len(names) > 0 {
+			routers, down = append(routers, names...), append(down, f)
 		}
 	}
-	return said
+	switch {
+	case len(down) == 0:
+		return ""
+	case len(up) == 0:
+		return fmt.Sprintf("this node has no session with %s itself: what routers are told of does not come in here now", list(unique(routers)))
+	}
+	return fmt.Sprintf("this node has no %s session with %s itself: what routers are told of in %s does not come in here now", down[0], list(routers), down[0])
 }
 
 // along are the classes that nobody named, but whose link is taken out.
