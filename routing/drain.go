@@ -28,6 +28,9 @@ func (s DrainStep) String() string { return drainStepNames[s] }
 // Draining is what the planner is told of a drain of this node.
 type Draining struct {
 	Step DrainStep
+	// Phase is where it stands: with DrainDone what is taken out is said to be so,
+	// before and afterwards to be on the way.
+	Phase DrainPhase
 	// Classes are those taken out; empty: every one whose link carries a class
 	// path, a default or a session with a router.
 	Classes    []string
@@ -70,6 +73,17 @@ const (
 	DrainBack    DrainPhase = "RollingBack" // it failed half-way
 	DrainEnded   DrainPhase = "Undrained"   // undrained, or rolled back: nothing is left of it
 )
+
+// Doing names the phase of a drain that has begun in a sentence: a node is "drained".
+func (p DrainPhase) Doing() string {
+	switch p {
+	case DrainDone:
+		return "drained"
+	case DrainUndoing, DrainBack:
+		return "being undrained"
+	}
+	return "being drained"
+}
 
 // DrainProgress is one report of a drain.
 type DrainProgress struct {

@@ -7,7 +7,8 @@ import (
 )
 
 // Notes are what a netclassd says of its node to the others of the mesh: large
-// communities ASN:148:NOTE (RFC 8092) of its own pod CIDRs. Nobody else heeds them.
+// communities ASN:148:NOTE (RFC 8092) of its own pod CIDRs, and of the marker that it
+// drains by. Nobody else heeds them.
 // Whoever says none is older, another program, or announces no pod CIDR. As text they
 // are numbers with a space between: "0 2271560481".
 type Notes string
@@ -21,6 +22,10 @@ const (
 	// NoteDrains: its Node is cordoned, and it is drained for that, or waits until that
 	// is safe.
 	NoteDrains uint32 = 1
+	// NoteDraining and NoteUndraining are said with the marker: the node is not drained
+	// yet, or no longer wholly. Without one of them it is: older ones say neither.
+	NoteDraining   uint32 = 2
+	NoteUndraining uint32 = 3
 )
 
 // NoteRouter returns the note of a node that announces something in an established

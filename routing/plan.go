@@ -19,6 +19,8 @@ type Ledger struct {
 	Holders map[netip.Prefix]string
 	// Drained are the other nodes that were drained when that was last seen.
 	Drained []string
+	// DrainPhases are how far each of them was, where it said so.
+	DrainPhases map[string]DrainPhase
 	// Adopted names whose routes are to be taken over, until that is done.
 	Adopted []Adoption
 }
@@ -81,6 +83,18 @@ type Plan struct {
 	// the lease says, or their marker in BGP. The ledger remembers them for when
 	// neither can be seen.
 	Drained []string
+	// DrainPhases are how far each of them is, as it says or last said itself. There is
+	// none of who never did: an older netclassd.
+	DrainPhases map[string]DrainPhase
+}
+
+// DrainPhase returns how far another node that is drained, or being drained, is. Who
+// does not say is taken to be there.
+func (p *Plan) DrainPhase(node string) DrainPhase {
+	if phase, said := p.DrainPhases[node]; said {
+		return phase
+	}
+	return DrainDone
 }
 
 // Origin is an announcement with the route and the rule that must be in the

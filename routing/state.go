@@ -10,11 +10,17 @@ const (
 	Ready     Health = "Ready"     // as configured
 	Shared    Health = "Shared"    // some traffic uses another link of the cluster
 	Waiting   Health = "Waiting"   // something it needs is not there yet
-	Drained   Health = "Drained"   // taken out by a drain of this node
+	Drained   Health = "Drained"   // taken out by a drain of this node, which is done
 	Delegated Health = "Delegated" // the link is in a pod's namespace
 	Degraded  Health = "Degraded"  // an op failed, or an input is not readable
 	IdleState Health = "Idle"      // no configuration
+	// DrainingState: a drain of this node is taking it out, or putting it back.
+	DrainingState Health = "Draining"
 )
+
+// TakenOut reports whether a drain of this node has taken something out, be that done
+// or under way.
+func (h Health) TakenOut() bool { return h == Drained || h == DrainingState }
 
 // Condition is one thing that is not as it should be.
 type Condition struct {

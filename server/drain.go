@@ -166,7 +166,7 @@ func (v *view) drainOf(node string) *pb.Drain {
 	case st != nil && st.Progress.Phase == routing.DrainEnded:
 		return nil
 	case st == nil && v.drained[node]:
-		return &pb.Drain{Node: text(node), Phase: pb.DrainPhase_DRAIN_PHASE_DRAINED}
+		return &pb.Drain{Node: text(node), Phase: drainPhases[v.plan.DrainPhase(node)]}
 	}
 	return v.drain(st)
 }

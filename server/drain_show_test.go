@@ -18,7 +18,7 @@ func TestDrainIsShown(t *testing.T) {
 	own := step(routing.DrainRequest{Node: "k8s-1", Reason: "new disks", By: "uid 0"}, routing.DrainWaiting, routing.DrainNone, "k8s-2 is drained")
 	other := step(routing.DrainRequest{Node: "k8s-2", ID: "7"}, routing.DrainGoing, routing.DrainMesh, "withdrawn")
 	st.Drain, st.Inventory.Drain = &own, &routing.DrainLease{Holder: "u/7", Status: &other}
-	st.Plan.Drained = []string{"k8s-2", "k8s-3"}
+	st.Plan.Drained, st.Plan.DrainPhases = []string{"k8s-2", "k8s-3"}, map[string]routing.DrainPhase{"k8s-2": routing.DrainGoing}
 	st.Plan.Classes[1].Health = routing.Drained
 	st.Inventory.Nodes[1].Cordoned, st.Inventory.Nodes[2].NotReady = true, true
 	source := servertest.NewSource(st)
@@ -38,8 +38,18 @@ func TestDrainIsShown(t *testing.T) {
 	if got, want := phases(), "WAITING falsefalse, DRAINING 7truefalse, DRAINED falsetrue"; got != want {
 		t.Errorf("nodes %s, want %s", got, want)
 	}
+	source.Publish(func(st *routing.State) { // told by markers alone
+		plan, inv := *st.Plan, st.Inventory
+		plan.DrainPhases = map[string]routing.DrainPhase{"k8s-2": routing.DrainGoing, "k8s-3": routing.DrainUndoing}
+		inv.Drain, st.Plan = nil, &plan
+		st.Inventory = inv
+	})
+	if got, want := phases(), "WAITING falsefalse, DRAINING truefalse, UNDRAINING falsetrue"; got != want {
+		t.Errorf("nodes %s, want %s", got, want)
+	}
+	source.Publish(func(back *routing.State) { back.Plan, back.Inventory = st.Plan, st.Inventory })
 	got, err := a.GetStatus(t.Context(), &pb.GetStatusRequest{})
-	if s := got.GetStatus(); err != nil || s.GetDrain().GetMessage() != "k8s-2 is drained" || !slices.Equal(s.GetDrainedNodes(), []string{"k8s-2", "k8s-3"}) || s.GetClassesReady() != 4 {
+	if s := got.GetStatus(); err != nil || s.GetDrain().GetMessage() != "k8s-2 is drained" || !slices.Equal(s.GetDrainedNodes(), []string{"k8s-3"}) || !slices.Equal(s.GetDrainingNodes(), []string{"k8s-2"}) || s.GetClassesReady() != 4 {
 		t.Errorf("status %v, %v", s, err)
 	}
 	class, err := a.GetClass(t.Context(), &pb.GetClassRequest{Name: "pod-pod"})

@@ -155,7 +155,7 @@ func tableLacks(st *routing.State, t *routing.Table) string {
 
 // drainedLink reports whether a drain of this node has taken out the class of a link.
 func drainedLink(st *routing.State, link string) bool {
-	return slices.ContainsFunc(st.Plan.Classes, func(c routing.ClassStatus) bool { return c.Class.Link == link && c.Health == routing.Drained })
+	return slices.ContainsFunc(st.Plan.Classes, func(c routing.ClassStatus) bool { return c.Class.Link == link && c.Health.TakenOut() })
 }
 
 // meshDown says that no session with another node is up, though some should be;

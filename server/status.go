@@ -60,11 +60,15 @@ func (v *view) status() *pb.Status {
 		}
 	}
 	for _, node := range v.plan.Drained {
-		if node != v.Node {
+		switch {
+		case node == v.Node:
+		case v.plan.DrainPhase(node) == routing.DrainDone:
 			m.DrainedNodes = append(m.DrainedNodes, node)
+		default:
+			m.DrainingNodes = append(m.DrainingNodes, node)
 		}
 	}
-	m.DrainedNodes = some(m.DrainedNodes)
+	m.DrainedNodes, m.DrainingNodes = some(m.DrainedNodes), some(m.DrainingNodes)
 	m.Conditions = v.conditions()
 	return m
 }

@@ -88,7 +88,7 @@ func duration(d time.Duration) *durationpb.Duration {
 var healths = map[routing.Health]pb.Health{
 	routing.Ready: pb.Health_HEALTH_READY, routing.Shared: pb.Health_HEALTH_SHARED, routing.Waiting: pb.Health_HEALTH_WAITING,
 	routing.Delegated: pb.Health_HEALTH_DELEGATED, routing.Degraded: pb.Health_HEALTH_DEGRADED, routing.IdleState: pb.Health_HEALTH_IDLE,
-	routing.Drained: pb.Health_HEALTH_DRAINED,
+	routing.Drained: pb.Health_HEALTH_DRAINED, routing.DrainingState: pb.Health_HEALTH_DRAINING,
 }
 
 // checkFamily refuses a family that is none.

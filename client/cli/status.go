@@ -25,7 +25,8 @@ The health of a class or a table, and of the daemon, which is the worst:
   Ready      as configured
   Shared     some traffic of the class uses another link of the cluster
   Waiting    something that it needs is not there yet
-  Drained    a drain of this node has taken it out
+  Draining   a drain of this node is taking it out, or putting it back
+  Drained    a drain of this node has taken it out, and that is done
   Delegated  its link is in a pod's network namespace, as configured
   Degraded   a change or input failed, or the kernel sends traffic another way
   Idle       there is no configuration
@@ -73,7 +74,7 @@ func (a *app) dashboard(s *pb.Status) {
 		{"", cell{text: a.ifWide(prefixed("asked: ", strings.Join(s.GetRouter().GetCovers(), "; ")))}},
 		{"Drain", a.drainLine(s.GetDrain(), true)},
 		{"", cell{drainDetail(s.GetDrain()), plain}},
-		{"Others", cell{prefixed("drained: ", strings.Join(s.GetDrainedNodes(), ", ")), fair}},
+		{"Others", cell{join("; ", prefixed("draining: ", strings.Join(s.GetDrainingNodes(), ", ")), prefixed("drained: ", strings.Join(s.GetDrainedNodes(), ", "))), fair}},
 	})
 	if len(s.GetConditions()) == 0 {
 		a.footer("no conditions")

@@ -33,6 +33,7 @@ func health(h pb.Health) cell {
 	tones := map[pb.Health]tone{
 		pb.Health_HEALTH_READY: good, pb.Health_HEALTH_DELEGATED: good, pb.Health_HEALTH_SHARED: fair,
 		pb.Health_HEALTH_WAITING: fair, pb.Health_HEALTH_DEGRADED: bad, pb.Health_HEALTH_IDLE: faint, pb.Health_HEALTH_DRAINED: fair,
+		pb.Health_HEALTH_DRAINING: fair,
 	}
 	return cell{camel(h, "HEALTH_"), tones[h]}
 }

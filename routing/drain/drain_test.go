@@ -64,8 +64,8 @@ func TestDrain(t *testing.T) {
 				if phase, step, _ := n.onDisk(); step != o.Step || phase == "" {
 					t.Errorf("step %s is ordered, and on disk is %s", o.Step, step)
 				}
-				if o.Marker == kube && o.Step > routing.DrainNone {
-					t.Errorf("marker %v", o.Marker)
+				if o.Marker == kube && o.Step > routing.DrainNone || o.Phase != routing.DrainGoing {
+					t.Errorf("step %s is ordered with the marker %v, as %s", o.Step, o.Marker, o.Phase)
 				}
 			})
 			begin := time.Now()
@@ -85,10 +85,16 @@ func TestDrain(t *testing.T) {
 				!strings.Contains(last.Progress.Message, "quiet for 5s") {
 				t.Errorf("the last report is %+v", last)
 			}
+			if got := n.engine.now().Phase; got != routing.DrainDone {
+				t.Errorf("the last order is of one that is %s", got)
+			}
 			if phase, step, _ := n.onDisk(); phase != routing.DrainDone || step != routing.DrainPaths {
 				t.Errorf("on disk %s, %s", phase, step)
 			}
 			n.engine.hook(func(o routing.Draining) {
+				if o.Step > routing.DrainNone && o.Phase != routing.DrainUndoing {
+					t.Errorf("step %s is ordered as %s", o.Step, o.Phase)
+				}
 				if phase, step, there := n.onDisk(); step != o.Step && (there || o.Step != routing.DrainNone) {
 					t.Errorf("step %s is ordered, and on disk is %s, %s", o.Step, phase, step)
 				}

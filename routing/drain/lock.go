@@ -176,7 +176,7 @@ func heldByOther(s *routing.State, lease *routing.DrainLease, req *routing.Drain
 	}
 	text := holder + " holds the drain lease"
 	if st := lease.Status; st != nil && st.Request.Node == holder {
-		text = fmt.Sprintf("%s is %s since %s%s", holder, doing(st.Progress.Phase), st.Since.UTC().Format(time.RFC3339), because(&st.Request))
+		text = fmt.Sprintf("%s is %s since %s%s", holder, st.Progress.Phase.Doing(), st.Since.UTC().Format(time.RFC3339), because(&st.Request))
 	}
 	return fmt.Sprintf("%s: undrain it first, or take the lock from it by --force --holder %s", text, holder)
 }
@@ -188,17 +188,6 @@ func because(req *routing.DrainRequest) string {
 		text += ", " + fmt.Sprintf("%q", req.Reason)
 	}
 	return " (" + strings.TrimPrefix(text, " ") + ")"
-}
-
-// doing names a phase in a sentence.
-func doing(p routing.DrainPhase) string {
-	switch p {
-	case routing.DrainDone:
-		return "drained"
-	case routing.DrainUndoing, routing.DrainBack:
-		return "being undrained"
-	}
-	return "being drained"
 }
 
 func nodeOf(s *routing.State, uid string) string {

@@ -192,7 +192,7 @@ func shared(s *routing.State, req *routing.DrainRequest, link string) string {
 	cfg := s.Config.Config
 	for i := range s.Plan.Classes {
 		c := &s.Plan.Classes[i]
-		if c.Class.Link == link && c.Health != routing.Drained && c.Health != routing.Delegated {
+		if c.Class.Link == link && !c.Health.TakenOut() && c.Health != routing.Delegated {
 			return "it also carries " + c.Class.Name
 		}
 	}

@@ -66,7 +66,7 @@ func (r *record) order() routing.Draining {
 		return routing.Draining{Overridden: r.Overridden}
 	}
 	return routing.Draining{
-		Overridden: r.Overridden, Step: r.Step, Classes: r.Request.Classes, KeepEgress: r.Request.KeepEgress,
+		Overridden: r.Overridden, Step: r.Step, Phase: r.Phase, Classes: r.Request.Classes, KeepEgress: r.Request.KeepEgress,
 		Marker: r.Marker && r.Step > routing.DrainNone,
 	}
 }

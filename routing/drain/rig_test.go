@@ -149,13 +149,16 @@ func (n *node) boot() {
 		for _, c := range cfg.Classes {
 			st := routing.ClassStatus{Class: c, Health: routing.Ready}
 			if links, _ := cfg.DrainLinks(e.order.Classes); e.order.Step > routing.DrainClaim && slices.Contains(links, c.Link) {
-				st.Health = routing.Drained
+				if st.Health = routing.DrainingState; e.order.Phase == routing.DrainDone {
+					st.Health = routing.Drained
+				}
 			}
 			s.Plan.Classes = append(s.Plan.Classes, st)
 		}
 		if e.order.Step < routing.DrainUpstream {
-			for range e.told {
-				s.Plan.Announce = append(s.Plan.Announce, routing.Origin{Announcement: routing.Announcement{To: "udm"}})
+			for i := range e.told {
+				prefix := netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0, 15: byte(i)}), 128)
+				s.Plan.Announce = append(s.Plan.Announce, routing.Origin{Announcement: routing.Announcement{To: "udm", Prefix: prefix}})
 			}
 		}
 		if n.byFile() {

@@ -16,7 +16,7 @@ import (
 func TestDrainOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		before := &routing.DrainStatus{Progress: routing.DrainProgress{Phase: routing.DrainGoing}}
-		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths}, before)
+		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths, Phase: routing.DrainDone}, before)
 		r.start(seedConfig(t))
 		r.establish("k8s-2", "k8s-3")
 		r.wait(200 * time.Millisecond)
@@ -26,7 +26,7 @@ func TestDrainOrder(t *testing.T) {
 		r.wantPath("k8s-2", v4, false, "drained")
 		after := &routing.DrainStatus{Progress: routing.DrainProgress{Phase: routing.DrainDone}}
 		passes := r.state().Pass.Passes
-		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths}, after)
+		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths, Phase: routing.DrainDone}, after)
 		r.wait(20 * time.Millisecond)
 		if s := r.state(); s.Drain != after || s.Pass.Passes == passes {
 			t.Errorf("after 20 ms the state shows %+v, %d passes later", s.Drain, s.Pass.Passes-passes)
@@ -83,42 +83,48 @@ func TestDrainedRemembered(t *testing.T) {
 func TestMarkerRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		id := routeAddr("10.48.0.2")
-		say := func(marked bool) {
+		say := func(marked bool, notes routing.Notes) {
 			for _, f := range routing.Families {
 				r.session("k8s-2", f, func(s *routing.Session) {
 					r.up(s, true)
 					s.RouterID = id
 					if marked {
-						s.Paths = append(s.Paths, routing.Path{Prefix: routing.DrainMarker(id, f), NextHop: hopOf("k8s-2", f), NoAdvertise: true})
+						s.Paths = append(s.Paths, routing.Path{Prefix: routing.DrainMarker(id, f), NextHop: hopOf("k8s-2", f), NoAdvertise: true, Notes: notes})
 					}
 				})
 			}
 			r.wait(300 * time.Millisecond)
 		}
-		drained := func(want bool, when string) {
+		drained := func(want routing.DrainPhase, when string) {
 			t.Helper()
-			if got := slices.Contains(r.state().Plan.Drained, "k8s-2"); got != want {
-				t.Errorf("%s: drained is %v", when, got)
+			got := routing.DrainPhase("")
+			if p := r.state().Plan; slices.Contains(p.Drained, "k8s-2") {
+				got = p.DrainPhase("k8s-2")
+			}
+			if got != want {
+				t.Errorf("%s: it is %q, want %q", when, got, want)
 			}
 		}
 		r.converge()
-		say(true)
-		drained(true, "marked")
+		say(true, "")
+		drained(routing.DrainDone, "marked")
+		say(true, "2")
+		drained(routing.DrainGoing, "not drained yet")
 		for _, f := range routing.Families {
 			r.down("k8s-2", f, routing.CauseConnection)
 		}
 		r.wait(time.Minute)
-		drained(true, "its session is away")
+		drained(routing.DrainGoing, "its session is away")
 		r.end()
 		r.make()
 		r.start(seedConfig(t))
 		r.wait(time.Minute)
-		drained(true, "we have been restarted")
-		say(false)
-		drained(false, "back without a marker")
+		drained(routing.DrainGoing, "we have been restarted")
+		say(false, "")
+		drained("", "back without a marker")
 		r.end()
 		r.make()
 		r.start(seedConfig(t))
-		drained(false, "restarted again")
+		drained("", "restarted again")
 	})
 }

@@ -43,7 +43,9 @@ type ledgerDocument struct {
 	Links      map[string][]netip.Prefix `json:"links"`
 	Holders    map[netip.Prefix]string   `json:"holders,omitempty"`
 	Drained    []string                  `json:"drained,omitempty"`
-	Adopted    []adoptionDocument        `json:"adopted,omitempty"`
+	// DrainPhases is of Drained.
+	DrainPhases map[string]routing.DrainPhase `json:"drainPhases,omitempty"`
+	Adopted     []adoptionDocument            `json:"adopted,omitempty"`
 }
 
 type adoptionDocument struct {
@@ -86,6 +88,7 @@ func LoadLedger(dir string) (routing.Ledger, error) {
 		l.Adopted = append(l.Adopted, routing.Adoption{Protocol: routing.Protocol(a.Protocol), Table: a.Table})
 	}
 	l.Tables, l.Priorities, l.Links, l.Holders, l.Drained = doc.Tables, doc.Priorities, doc.Links, doc.Holders, doc.Drained
+	l.DrainPhases = doc.DrainPhases
 	return l, nil
 }
 
@@ -115,7 +118,10 @@ func (e *Engine) saveLedger(l routing.Ledger) error {
 }
 
 func writeLedger(dir string, l routing.Ledger) error {
-	doc := ledgerDocument{Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links, Holders: l.Holders, Drained: l.Drained}
+	doc := ledgerDocument{
+		Version: ledgerVersion, Tables: l.Tables, Priorities: l.Priorities, Links: l.Links, Holders: l.Holders,
+		Drained: l.Drained, DrainPhases: l.DrainPhases,
+	}
 	for _, p := range l.Protocols {
 		doc.Protocols = append(doc.Protocols, uint32(p))
 	}
@@ -138,5 +144,5 @@ func writeLedger(dir string, l routing.Ledger) error {
 func sameLedger(a, b routing.Ledger) bool {
 	return slices.Equal(a.Protocols, b.Protocols) && slices.Equal(a.Tables, b.Tables) && slices.Equal(a.Priorities, b.Priorities) &&
 		maps.EqualFunc(a.Links, b.Links, slices.Equal) && maps.Equal(a.Holders, b.Holders) &&
-		slices.Equal(a.Drained, b.Drained) && slices.Equal(a.Adopted, b.Adopted)
+		slices.Equal(a.Drained, b.Drained) && maps.Equal(a.DrainPhases, b.DrainPhases) && slices.Equal(a.Adopted, b.Adopted)
 }

@@ -237,7 +237,7 @@ func (e *Engine) remember(p *routing.Plan) {
 	}
 	if err := e.saveLedger(routing.Ledger{
 		Protocols: p.Own.Protocols, Tables: p.Own.Tables, Priorities: p.Own.Priorities, Links: p.Links, Holders: p.Holders,
-		Drained: p.Drained, Adopted: e.unfinished(p),
+		Drained: p.Drained, DrainPhases: p.DrainPhases, Adopted: e.unfinished(p),
 	}); err != nil {
 		e.conditions.add("state", "NotSaved", err.Error())
 	}

@@ -207,9 +207,9 @@ func health(s *routing.State) routing.Health {
 			if worst == routing.Ready {
 				worst = routing.Shared
 			}
-		case routing.Drained:
+		case routing.Drained, routing.DrainingState:
 			if worst != routing.Waiting {
-				worst = routing.Drained
+				worst = c.Health
 			}
 		}
 	}

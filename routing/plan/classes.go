@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"netclass.dev/routing"
 )
@@ -40,11 +39,7 @@ func (m *maker) class(c *routing.Class) routing.ClassStatus {
 		st.Health, st.Reason = routing.Delegated, "link "+c.Link+" is not in this namespace, as configured"
 		return st
 	case m.drained(c.Link, routing.DrainShutdown):
-		st.Health = routing.Drained
-		st.Reason = "taken out by a drain of this node"
-		if step := m.in.Draining.Step; step < routing.DrainPaths {
-			st.Reason += ", so far: " + step.String()
-		}
+		st.Health, st.Reason = m.takenOutSoFar()
 		return st
 	case l == nil:
 		st.Health, st.Reason = routing.Waiting, "link "+c.Link+" does not exist"
@@ -89,7 +84,22 @@ func (m *maker) drainedElsewhere(link string) string {
 		!slices.ContainsFunc(m.cfg.BGP.Upstreams, func(u routing.Upstream) bool { return u.Link == link }) {
 		return ""
 	}
-	return "drained elsewhere: " + strings.Join(m.plan.Drained, ", ")
+	var drained, draining string
+	for _, name := range m.plan.Drained {
+		if m.plan.DrainPhase(name) == routing.DrainDone {
+			drained += ", " + name
+		} else {
+			draining += ", " + name
+		}
+	}
+	text := ""
+	if drained != "" {
+		text = "; drained elsewhere: " + drained[2:]
+	}
+	if draining != "" {
+		text += "; draining elsewhere: " + draining[2:]
+	}
+	return text[2:]
 }
 
 // noDefault says why traffic of a class to the world cannot leave by its link:

@@ -65,13 +65,23 @@ func (m *maker) takenOut(t *routing.Table) string {
 	return "taken out by a drain of this node: " + strings.Join(what, ", ")
 }
 
-// mark tells the mesh that this node is drained, where no lock says so.
+// mark tells the mesh that this node is drained, or on its way there or back, where no
+// lock says so.
 func (m *maker) mark(f routing.Family, local netip.Addr) {
-	if m.in.Draining.Marker && m.in.Draining.Step >= routing.DrainClaim {
-		m.plan.Announce = append(m.plan.Announce, routing.Origin{Announcement: routing.Announcement{
-			Prefix: routing.DrainMarker(m.plan.Speak.RouterID, f), NextHop: local, Communities: []string{noAdvertise},
-		}})
+	if !m.in.Draining.Marker || m.in.Draining.Step < routing.DrainClaim {
+		return
 	}
+	communities := []string{noAdvertise}
+	switch m.in.Draining.Phase {
+	case routing.DrainDone:
+	case routing.DrainUndoing, routing.DrainBack:
+		communities = append(communities, routing.NoteCommunity(m.cfg.BGP.ASN, routing.NoteUndraining))
+	default:
+		communities = append(communities, routing.NoteCommunity(m.cfg.BGP.ASN, routing.NoteDraining))
+	}
+	m.plan.Announce = append(m.plan.Announce, routing.Origin{Announcement: routing.Announcement{
+		Prefix: routing.DrainMarker(m.plan.Speak.RouterID, f), NextHop: local, Communities: communities,
+	}})
 }
 
 // isMarker reports whether a path is how a node says that it is drained. Of a
@@ -81,41 +91,52 @@ func isMarker(p *routing.Peering, path routing.Path) bool {
 		(!p.RouterID.IsValid() || path.Prefix == routing.DrainMarker(p.RouterID, p.Key.Family))
 }
 
-// drainedNodes returns the other nodes that are drained or being drained, by name.
-func (m *maker) drainedNodes() []string {
+// drainedNodes finds the other nodes that are drained or being drained.
+func (m *maker) drainedNodes() {
 	marked := m.marked()
 	lease := m.lease()
 	if len(marked) == 0 && len(m.in.Ledger.Drained) == 0 && lease == nil {
-		return nil
+		return
 	}
-	var names []string
 	for i := range m.nodes {
 		name := m.nodes[i].Name
-		if i != m.at && (marked[name] || m.leased(i) || m.remembered(name)) {
-			names = append(names, name)
+		leased := i != m.at && m.leased(i)
+		switch mark := marked[name]; {
+		case i == m.at:
+		case leased:
+			m.drainedNode(name, m.leasePhase(i), mark)
+		case mark != "":
+			m.drainedNode(name, mark)
+		case m.remembered(name):
+			m.drainedNode(name, m.in.Ledger.DrainPhases[name])
 		}
 	}
 	if !m.in.Inventory.Synced { // who is not listed is not known to be gone
 		for _, name := range m.in.Ledger.Drained {
 			if name != m.in.Node && !m.isNode(name) {
-				names = append(names, name)
+				m.drainedNode(name, m.in.Ledger.DrainPhases[name])
 			}
 		}
-		slices.Sort(names)
+		slices.Sort(m.plan.Drained)
 	}
-	return names
 }
 
-// marked returns the peers whose marker is there.
-func (m *maker) marked() map[string]bool {
-	var marked map[string]bool
+// marked returns the peers whose marker is there, and how far they are.
+func (m *maker) marked() map[string]routing.DrainPhase {
+	var marked map[string]routing.DrainPhase
 	for i := range m.in.Peerings {
 		p := &m.in.Peerings[i]
-		if slices.ContainsFunc(p.Paths, func(path routing.Path) bool { return path.NoAdvertise && isMarker(p, path) }) {
-			if marked == nil {
-				marked = make(map[string]bool)
+		for _, path := range p.Paths {
+			if !path.NoAdvertise || !isMarker(p, path) {
+				continue
 			}
-			marked[p.Key.Peer] = true
+			if marked == nil {
+				marked = make(map[string]routing.DrainPhase)
+			}
+			// The two families are told one after the other.
+			if was := marked[p.Key.Peer]; was == "" || was == routing.DrainDone {
+				marked[p.Key.Peer] = markPhase(path.Notes)
+			}
 		}
 	}
 	return marked
@@ -191,7 +212,7 @@ func (m *maker) leftOut(t *routing.Table, p *routing.Peers, node int, dst netip.
 	case m.drained(p.Link, routing.DrainPaths):
 		why = "this node is drained"
 	case p.Learn == routing.LearnNodes && m.peerDrained(node, p.Link):
-		why = "it is drained"
+		why = "it is " + m.plan.DrainPhase(m.nodes[node].Name).Doing()
 	default:
 		return ""
 	}

@@ -56,13 +56,27 @@ func TestDrainSteps(t *testing.T) {
 			if spoken(p) != spoken(healthy) {
 				t.Errorf("sessions end:\n%s", spoken(p))
 			}
-			want := routing.Drained
-			if tc.step == routing.DrainClaim {
-				want = routing.Ready
-			}
-			for _, name := range []string{"pod-pod", "world-pod"} {
-				if c := class(t, p, name); c.Health != want {
-					t.Errorf("%s is %s: %s", name, c.Health, c.Reason)
+			back := "Draining: being put back after a drain of this node, still: " + tc.step.String()
+			for phase, want := range map[routing.DrainPhase]string{
+				routing.DrainGoing: "Draining: being taken out by a drain of this node, so far: " + tc.step.String(),
+				routing.DrainDone:  "Drained: taken out by a drain of this node", routing.DrainUndoing: back, routing.DrainBack: back,
+			} {
+				if tc.step == routing.DrainClaim {
+					want = "Ready: "
+				}
+				w.Draining.Phase = phase
+				now := w.make()
+				for _, name := range []string{"pod-pod", "world-pod"} {
+					if c := class(t, now, name); string(c.Health)+": "+c.Reason != want {
+						t.Errorf("%s: %s is %s: %s", phase, name, c.Health, c.Reason)
+					}
+				}
+				table := routing.Ready
+				if tc.step >= routing.DrainDefault {
+					table = class(t, now, "world-pod").Health
+				}
+				if st := now.Tables[0]; st.Health != table {
+					t.Errorf("%s: the table is %s: %s", phase, st.Health, st.Reason)
 				}
 			}
 			for _, name := range []string{"node-node", "world-node"} {
@@ -109,7 +123,7 @@ func TestGracefulShutdown(t *testing.T) {
 func TestDrainOfClasses(t *testing.T) {
 	w := seed()
 	healthy := w.settle()
-	w.Draining = routing.Draining{Step: routing.DrainPaths, Classes: []string{"world-pod"}}
+	w.Draining = routing.Draining{Step: routing.DrainPaths, Phase: routing.DrainDone, Classes: []string{"world-pod"}}
 	p := w.make()
 	wantChanges(t, "world-pod", changes(healthy, p, routing.IPv4), "- default via 10.47.0.254 dev ingress0 table 47 metric 10")
 	if !strings.Contains(announced(p), "10.244.1.0/24 to mesh") || strings.Contains(announced(p), "udm") {
@@ -188,9 +202,15 @@ func TestMarker(t *testing.T) {
 	wantText(t, "announced", announced(w.make()), `
 		10.48.0.1/32 to mesh via 10.48.0.1
 		100::a30:1/128 to mesh via fd00:48::1`)
-	for _, o := range w.make().Announce {
-		if !slices.Equal(o.Communities, []string{"65535:65282"}) {
-			t.Errorf("%s carries %v", o.Prefix, o.Communities)
+	for phase, want := range map[routing.DrainPhase][]string{
+		routing.DrainDone: {"65535:65282"}, routing.DrainGoing: {"65535:65282", "64512:148:2"},
+		routing.DrainUndoing: {"65535:65282", "64512:148:3"}, routing.DrainBack: {"65535:65282", "64512:148:3"},
+	} {
+		w.Draining.Phase = phase
+		for _, o := range w.make().Announce {
+			if !slices.Equal(o.Communities, want) {
+				t.Errorf("%s: %s carries %v", phase, o.Prefix, o.Communities)
+			}
 		}
 	}
 
@@ -358,13 +378,17 @@ func TestLearnNodesHeedsTheLease(t *testing.T) {
 		p := tc.w.make()
 		wantChanges(t, tc.name, changes(healthy, p, routing.IPv4), tc.want)
 		if tc.want != "" {
-			wantSaid(t, p, "class/pod-pod OnFallback: 2 of 4 pod CIDRs of peers are not reached over pod0: k8s-3 (it is drained)")
+			word := "being drained"
+			if drained != nil { // it did not say, as of older ones
+				word = "drained"
+			}
+			wantSaid(t, p, "class/pod-pod OnFallback: 2 of 4 pod CIDRs of peers are not reached over pod0: k8s-3 (it is "+word+")")
 		}
 	}
 	// By BGP the node says it itself.
 	w := leased(routing.DrainMesh)
 	w.peering("k8s-3", routing.IPv4).Paths = nil
-	wantSaid(t, w.make(), "k8s-3 (it is drained)")
+	wantSaid(t, w.make(), "k8s-3 (it is being drained)")
 }
 
 // Through a drain and back, after every single op, pods reach pods by a link of the
@@ -426,20 +450,4 @@ func cutOff(w *world) string {
 		}
 	}
 	return ""
-}
-
-// What a drain has done with a class is said while it goes on; once it is over, no step is.
-func TestDrainedClassSays(t *testing.T) {
-	for step, want := range map[routing.DrainStep]string{
-		routing.DrainMesh:  "taken out by a drain of this node, so far: mesh withdrawn",
-		routing.DrainPaths: "taken out by a drain of this node",
-	} {
-		w := seed()
-		w.Draining = routing.Draining{Step: step}
-		for _, c := range w.make().Classes {
-			if c.Class.Name == "pod-pod" && (c.Health != routing.Drained || c.Reason != want) {
-				t.Errorf("%s: %s %q, want %q", step, c.Health, c.Reason, want)
-			}
-		}
-	}
 }

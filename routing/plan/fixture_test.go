@@ -68,7 +68,7 @@ func (w *world) settle() *routing.Plan {
 func (w *world) remember(p *routing.Plan) {
 	w.Ledger = &routing.Ledger{
 		Protocols: p.Own.Protocols, Tables: p.Own.Tables, Priorities: p.Own.Priorities, Links: p.Links, Holders: p.Holders,
-		Drained: p.Drained,
+		Drained: p.Drained, DrainPhases: p.DrainPhases,
 	}
 	w.Speaking = p.Speak
 }

@@ -245,7 +245,7 @@ func TestDrainTakesImports(t *testing.T) {
 	if c := changes(healthy, w.make(), routing.IPv4); c != "" {
 		t.Errorf("of another link:\n%s", c)
 	}
-	w.Draining = routing.Draining{Step: routing.DrainDefault, Classes: []string{"world-pod"}}
+	w.Draining = routing.Draining{Step: routing.DrainDefault, Phase: routing.DrainDone, Classes: []string{"world-pod"}}
 	p := w.make()
 	const route = "172.16.0.0/12 via 10.47.0.254 dev ingress0 table 47 metric 500"
 	wantChanges(t, "drained", changes(healthy, p, routing.IPv4), "- "+route)

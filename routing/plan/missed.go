@@ -51,7 +51,7 @@ func (m *maker) unseparated(t *tally, link string) string {
 // the sessions are in order by then.
 func (m *maker) unlearned(c missed, link string) string {
 	if slices.Contains(m.plan.Drained, m.nodes[c.node].Name) {
-		return "it is drained"
+		return "it is " + m.plan.DrainPhase(m.nodes[c.node].Name).Doing()
 	}
 	f := routing.FamilyOf(c.dst.Addr())
 	key := routing.SessionKey{Peer: m.nodes[c.node].Name, Family: f}

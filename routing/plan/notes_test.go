@@ -54,7 +54,7 @@ func TestNotes(t *testing.T) {
 				}
 				want := tc.want
 				if found++; o.Prefix.IsSingleIP() {
-					want = []string{"65535:65282"}
+					want = []string{"65535:65282", routing.NoteCommunity(64512, routing.NoteDraining)}
 				}
 				if !slices.Equal(o.Communities, want) {
 					t.Errorf("%s is announced with %q, want %q", o.Prefix, o.Communities, want)

@@ -137,7 +137,7 @@ func newMaker(in *routing.Inputs) *maker {
 	if in.Draining.Step != routing.DrainNone {
 		m.drains = m.drainLinks()
 	}
-	m.plan.Drained = m.drainedNodes()
+	m.drainedNodes()
 	return m
 }
 

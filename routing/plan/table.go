@@ -28,7 +28,8 @@ func (m *maker) table(t *routing.Table) {
 		st.Health = routing.Waiting
 		st.Reason = summary(waits)
 	} else if out := m.takenOut(t); out != "" {
-		st.Health, st.Reason = routing.Drained, out
+		st.Health, _ = m.takenOutSoFar()
+		st.Reason = out
 	}
 	m.plan.Tables = append(m.plan.Tables, st)
 	m.waits = append(m.waits, waits)

@@ -122,7 +122,7 @@ func (v *View) judge(c *routing.Class, flow routing.Flow, a routing.Answer, mode
 	case a.Outcome != routing.OutcomeForward && due:
 		return judgement{routing.VerdictUnreachable, fmt.Sprintf("%s%s, where %s is planned", a, by(&model, a), v.answer(want)), true}
 	case a.Outcome != routing.OutcomeForward:
-		return judgement{routing.VerdictUnreachable, v.away(c, a, by(&model, a)), false}
+		return judgement{routing.VerdictUnreachable, v.away(c, flow.Dst, a, by(&model, a)), false}
 	case due && want.Route.Link == c.Link:
 		return judgement{routing.VerdictWrongLink, fmt.Sprintf("leaves by %s, not %s%s", a, c.Link, by(&model, a)), true}
 	case due && want.Route.Link != a.Link:
@@ -130,7 +130,7 @@ func (v *View) judge(c *routing.Class, flow routing.Flow, a routing.Answer, mode
 	case v.passedOver(c, flow):
 		return judgement{routing.VerdictWrongLink, fmt.Sprintf("leaves by %s, not %s%s", a, c.Link, by(&model, a)), true}
 	}
-	return judgement{routing.VerdictShared, v.away(c, a, by(&model, a)), false}
+	return judgement{routing.VerdictShared, v.away(c, flow.Dst, a, by(&model, a)), false}
 }
 
 // passedOver reports whether main has a way by the class's link and prefers
@@ -146,7 +146,7 @@ func (v *View) passedOver(c *routing.Class, flow routing.Flow) bool {
 }
 
 // away says why a class's own path is not there.
-func (v *View) away(c *routing.Class, a routing.Answer, decided string) string {
+func (v *View) away(c *routing.Class, dst netip.Addr, a routing.Answer, decided string) string {
 	said := a.String()
 	if a.Outcome == routing.OutcomeForward {
 		said = "leaves by " + said
@@ -161,14 +161,28 @@ func (v *View) away(c *routing.Class, a routing.Answer, decided string) string {
 	case !l.Carrier:
 		return said + ": link " + c.Link + " has no carrier"
 	}
+	if peer := v.drainedPeer(dst); peer != "" {
+		return said + ": " + peer + " is " + v.Plan.DrainPhase(peer).Doing()
+	}
 	return said + ": there is no path by " + c.Link + decided
 }
 
 // drained reports whether a drain of this node takes a class out.
 func (v *View) drained(c *routing.Class) bool {
 	return slices.ContainsFunc(v.Plan.Classes, func(st routing.ClassStatus) bool {
-		return st.Class.Name == c.Name && st.Health == routing.Drained
+		return st.Class.Name == c.Name && st.Health.TakenOut()
 	})
+}
+
+// drainedPeer names the other node whose pod has an address, if it is drained or on its
+// way there or back; empty: it is not.
+func (v *View) drainedPeer(a netip.Addr) string {
+	for _, n := range v.peers {
+		if within(n.PodCIDRs, a) && slices.Contains(v.Plan.Drained, n.Name) {
+			return n.Name
+		}
+	}
+	return ""
 }
 
 // by names the rule that sent a packet where it goes.

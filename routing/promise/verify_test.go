@@ -57,6 +57,22 @@ PROVEN`},
 pod-pod pods->pods ipv4 SHARED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) leaves by node0 via 10.46.0.2: there is no path by pod0 (rule 1001: from 10.244.0.0/16 lookup 47)
 pod-pod pods->pods ipv6 SHARED: pod of k8s-1 (fd00:10:244:1::6) to pod of k8s-2 (fd00:10:244:2::6) leaves by node0 via fd00:46::2: there is no path by pod0 (rule 1000: from fd00:10:244::/48 lookup 47)
 PROVEN`},
+		{name: "a peer is drained", bend: func(w *world) {
+			w.kernel = bare(w.nodes.Nodes)
+			w.converge(false)
+			w.plan.Drained = []string{"k8s-2"}
+		}, want: `
+pod-pod pods->pods ipv4 SHARED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) leaves by node0 via 10.46.0.2: k8s-2 is drained
+pod-pod pods->pods ipv6 SHARED: pod of k8s-1 (fd00:10:244:1::6) to pod of k8s-2 (fd00:10:244:2::6) leaves by node0 via fd00:46::2: k8s-2 is drained
+PROVEN`},
+		{name: "a peer is being drained", bend: func(w *world) {
+			w.kernel = bare(w.nodes.Nodes)
+			w.converge(false)
+			w.plan.Drained, w.plan.DrainPhases = []string{"k8s-2"}, map[string]routing.DrainPhase{"k8s-2": routing.DrainGoing}
+		}, want: `
+pod-pod pods->pods ipv4 SHARED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) leaves by node0 via 10.46.0.2: k8s-2 is being drained
+pod-pod pods->pods ipv6 SHARED: pod of k8s-1 (fd00:10:244:1::6) to pod of k8s-2 (fd00:10:244:2::6) leaves by node0 via fd00:46::2: k8s-2 is being drained
+PROVEN`},
 		{name: "pod0 down, nobody has planned", bend: func(w *world) { w.down("pod0") }, want: `
 pod-pod pods->pods ipv4 SHARED: pod of k8s-1 (10.244.1.6) to pod of k8s-2 (10.244.2.6) leaves by node0 via 10.46.0.2: link pod0 is down
 pod-pod pods->pods ipv6 SHARED: pod of k8s-1 (fd00:10:244:1::6) to pod of k8s-2 (fd00:10:244:2::6) leaves by node0 via fd00:46::2: link pod0 is down

@@ -68,8 +68,10 @@ func TestDrainKubernetes(t *testing.T) {
 	tr := c.traffic([2]int{1, 2}, [2]int{2, 3}, [2]int{3, 1})
 
 	begin := time.Now()
+	watched := lab.WatchDrain(t.Context(), two, three)
 	c.said(one, []string{"drain", "k8s-3", "--reason", "fan"}, false, "DRAINED k8s-3", "packets per second")
 	t.Logf("k8s-3 drained from k8s-1 after %v", time.Since(begin).Round(time.Millisecond))
+	c.must(watched())
 	c.must(c.paths(3, false))
 	c.said(one, []string{"nodes"}, false, "Drained")
 	c.said(two, []string{"drain"}, true, "not safe to drain k8s-2", "k8s-3", "fan")

@@ -59,7 +59,7 @@ func (c *cluster) paths(node int, want bool) error {
 // noneDrained checks that k8s-1 knows of no node that is drained.
 func (c *cluster) noneDrained() error {
 	out, err := c.daemons[0].Ctl(c.t.Context(), "nodes")
-	if err != nil || strings.Contains(out, "Drained") {
+	if err != nil || strings.Contains(out, "Drained") || strings.Contains(out, "raining") {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
@@ -91,14 +91,24 @@ func TestDrain(t *testing.T) {
 	one, two := c.daemons[0], c.daemons[1]
 	tr := c.traffic([2]int{1, 2}, [2]int{2, 3}, [2]int{3, 1})
 	begin := time.Now()
+	watched := lab.WatchDrain(t.Context(), one, two)
 	c.said(two, []string{"drain", "--reason", "new cable"}, false, "DRAINED k8s-2",
 		"pods reach the world by mgmt0 instead of ingress0", "moves from pod0 to node0", "marker")
 	t.Logf("drained after %v", time.Since(begin).Round(time.Millisecond))
+	c.must(watched())
 	c.must(c.paths(2, false))
 	c.said(two, []string{"status"}, false, "Drained", "new cable", "marker 10.48.0.2/32")
 	c.said(two, []string{"classes"}, false, "Drained")
 	c.said(two, []string{"verify"}, false, "PROVEN")
+	c.within(repair, "another node sees that it is done", func() error {
+		out, err := one.Ctl(t.Context(), "status")
+		if err != nil || !strings.Contains(out, "drained: k8s-2") {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
 	c.said(one, []string{"nodes"}, false, "Drained")
+	c.said(one, []string{"verify"}, false, "k8s-2 is drained")
 	c.said(one, []string{"drain"}, true, "not safe to drain k8s-1", "k8s-2 is drained")
 	c.said(one, []string{"drain", "k8s-3"}, true, "run it on k8s-3")
 	c.said(two, []string{"drain"}, false, "DRAINED k8s-2")

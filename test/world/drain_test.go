@@ -44,7 +44,9 @@ func TestDrain(t *testing.T) {
 		t.Errorf("a dry run from another node says:\n%s", out)
 	}
 	c.must(c.routerKnows(lab.LoadBalancers, 3))
+	watched := lab.WatchDrain(t.Context(), c.daemons[1], c.daemons[2])
 	out := c.ctl(one, "drain", "k8s-3", "--reason", "new disk")
+	c.must(watched())
 	t.Logf("drain:\n%s", out)
 	if !strings.Contains(out, "DRAINED") {
 		t.Errorf("drain does not say so:\n%s", out)
@@ -225,7 +227,9 @@ func TestDrainClass(t *testing.T) {
 	c := start(t, config, "bird")
 	two := c.daemons[1]
 	c.safe(two)
+	watched := lab.WatchDrain(t.Context(), c.daemons[0], two)
 	out := c.ctl(two, "drain", "--class", "world-pod", "--keep-egress")
+	c.must(watched())
 	t.Logf("drain:\n%s", out)
 	c.must(c.routerKnows(lab.LoadBalancers, 2))
 	c.must(c.Node(2).PodPaths(lab.PodNet, c.Nodes...))

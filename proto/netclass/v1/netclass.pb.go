@@ -103,8 +103,10 @@ const (
 	Health_HEALTH_DEGRADED Health = 5
 	// There is no configuration.
 	Health_HEALTH_IDLE Health = 6
-	// Taken out by a drain of this node.
+	// Taken out by a drain of this node, which is done.
 	Health_HEALTH_DRAINED Health = 7
+	// A drain of this node is taking it out, or putting it back: it may carry traffic.
+	Health_HEALTH_DRAINING Health = 8
 )
 
 // Enum value maps for Health.
@@ -118,6 +120,7 @@ var (
 		5: "HEALTH_DEGRADED",
 		6: "HEALTH_IDLE",
 		7: "HEALTH_DRAINED",
+		8: "HEALTH_DRAINING",
 	}
 	Health_value = map[string]int32{
 		"HEALTH_UNSPECIFIED": 0,
@@ -128,6 +131,7 @@ var (
 		"HEALTH_DEGRADED":    5,
 		"HEALTH_IDLE":        6,
 		"HEALTH_DRAINED":     7,
+		"HEALTH_DRAINING":    8,
 	}
 )
 
@@ -1704,8 +1708,11 @@ type Status struct {
 	Router *RouterProof `protobuf:"bytes,14,opt,name=router,proto3" json:"router,omitempty"`
 	// How the drain of this node stands; absent: there is none.
 	Drain *Drain `protobuf:"bytes,15,opt,name=drain,proto3" json:"drain,omitempty"`
-	// The other nodes that are drained or being drained, by name. Bounded.
-	DrainedNodes  []string `protobuf:"bytes,16,rep,name=drained_nodes,json=drainedNodes,proto3" json:"drained_nodes,omitempty"`
+	// The other nodes that are drained, by name. Bounded.
+	DrainedNodes []string `protobuf:"bytes,16,rep,name=drained_nodes,json=drainedNodes,proto3" json:"drained_nodes,omitempty"`
+	// The other nodes on their way there or back, by name: they may carry all that they
+	// did. Bounded.
+	DrainingNodes []string `protobuf:"bytes,17,rep,name=draining_nodes,json=drainingNodes,proto3" json:"draining_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1848,6 +1855,13 @@ func (x *Status) GetDrain() *Drain {
 func (x *Status) GetDrainedNodes() []string {
 	if x != nil {
 		return x.DrainedNodes
+	}
+	return nil
+}
+
+func (x *Status) GetDrainingNodes() []string {
+	if x != nil {
+		return x.DrainingNodes
 	}
 	return nil
 }
@@ -6548,7 +6562,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\brestarts\x18\x04 \x01(\x04R\brestarts\x12\x1b\n" +
 	"\tlast_exit\x18\x05 \x01(\tR\blastExit\x12\x16\n" +
-	"\x06errors\x18\x06 \x03(\tR\x06errors\"\xae\x05\n" +
+	"\x06errors\x18\x06 \x03(\tR\x06errors\"\xd5\x05\n" +
 	"\x06Status\x12+\n" +
 	"\x06daemon\x18\x01 \x01(\v2\x13.netclass.v1.DaemonR\x06daemon\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.netclass.v1.ConfigStatusR\x06config\x12:\n" +
@@ -6568,7 +6582,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"conditions\x120\n" +
 	"\x06router\x18\x0e \x01(\v2\x18.netclass.v1.RouterProofR\x06router\x12(\n" +
 	"\x05drain\x18\x0f \x01(\v2\x12.netclass.v1.DrainR\x05drain\x12#\n" +
-	"\rdrained_nodes\x18\x10 \x03(\tR\fdrainedNodes\"\x12\n" +
+	"\rdrained_nodes\x18\x10 \x03(\tR\fdrainedNodes\x12%\n" +
+	"\x0edraining_nodes\x18\x11 \x03(\tR\rdrainingNodes\"\x12\n" +
 	"\x10GetStatusRequest\"@\n" +
 	"\x11GetStatusResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.netclass.v1.StatusR\x06status\"-\n" +
@@ -6959,7 +6974,7 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x06Family\x12\x16\n" +
 	"\x12FAMILY_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vFAMILY_IPV4\x10\x04\x12\x0f\n" +
-	"\vFAMILY_IPV6\x10\x06*\xa9\x01\n" +
+	"\vFAMILY_IPV6\x10\x06*\xbe\x01\n" +
 	"\x06Health\x12\x16\n" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fHEALTH_READY\x10\x01\x12\x11\n" +
@@ -6968,7 +6983,8 @@ const file_netclass_v1_netclass_proto_rawDesc = "" +
 	"\x10HEALTH_DELEGATED\x10\x04\x12\x13\n" +
 	"\x0fHEALTH_DEGRADED\x10\x05\x12\x0f\n" +
 	"\vHEALTH_IDLE\x10\x06\x12\x12\n" +
-	"\x0eHEALTH_DRAINED\x10\a*\xe3\x01\n" +
+	"\x0eHEALTH_DRAINED\x10\a\x12\x13\n" +
+	"\x0fHEALTH_DRAINING\x10\b*\xe3\x01\n" +
 	"\vObjectState\x12\x1c\n" +
 	"\x18OBJECT_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16OBJECT_STATE_INSTALLED\x10\x01\x12\x18\n" +
