@@ -238,6 +238,9 @@ func (v *View) vips(f routing.Family) (name string, p netip.Prefix, ok bool) {
 
 // describe says whose an address is.
 func (v *View) describe(a netip.Addr) string {
+	if everybody(a) {
+		return "several hosts at once"
+	}
 	for i := range v.Inventory.Nodes {
 		if n := &v.Inventory.Nodes[i]; within(n.PodCIDRs, a) {
 			return "pod of " + n.Name

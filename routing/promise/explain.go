@@ -15,12 +15,13 @@ func (v *View) Explain(e *routing.Explanation, kernel routing.Answer) {
 		e.Steps = append(e.Steps, routing.LookupStep{Rule: s.Rule, Match: s.Match, Why: s.Why, Route: s.Route, Beat: s.Beat})
 	}
 	e.Model, e.Kernel = v.withMTU(v.answer(r)), v.withMTU(kernel)
-	if e.Model.Outcome == routing.OutcomeForward && !e.Model.Src.IsValid() && agree(r, kernel) {
-		e.Model.Src = e.Kernel.Src // rules and routes leave it to the kernel
+	if e.Model.Outcome == routing.OutcomeForward && agree(r, kernel) {
+		e.Model.Src = e.Kernel.Src // rules and routes only suggest it
 	}
 	if everybody(e.Flow.Dst) {
 		// The kernel sends these by rules of its own, which a look-up does not show.
-		e.EBPF, e.Verdict = routing.Answer{Outcome: routing.OutcomeNoAnswer}, routing.VerdictOK
+		e.Steps, e.Model, e.EBPF = nil, e.Kernel, routing.Answer{Outcome: routing.OutcomeNoAnswer}
+		e.Verdict = routing.VerdictOK
 		e.Reason = "multicast and broadcast are no class's: they stay on their link"
 		return
 	}

