@@ -43,3 +43,23 @@ func TestVia(t *testing.T) {
 		}
 	}
 }
+
+// TestAnnouncements: each prefix with what the peer is sent, and how many there are
+// where the daemon lists fewer.
+func TestAnnouncements(t *testing.T) {
+	var out bytes.Buffer
+	(&app{env: Env{Out: &out, Now: time.Now}}).peerDetail(&pb.Peer{
+		State: pb.SessionState_SESSION_STATE_ESTABLISHED, Announced: 3,
+		Announcements: []*pb.Announcement{
+			{Prefix: "10.47.64.0/24", NextHop: "10.47.0.1", Med: 10, Prepend: 2, LocalPreference: 200, Communities: []string{"65535:0", "64512:1:20"}},
+			{Prefix: "10.47.65.1/32", NextHop: "10.47.0.1"},
+		},
+	})
+	want := "  Announced\n" +
+		"    10.47.64.0/24 via 10.47.0.1, local preference 200, MED 10, prepended 2, community 65535:0 64512:1:20\n" +
+		"    10.47.65.1/32 via 10.47.0.1\n" +
+		"    and 1 more\n"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}

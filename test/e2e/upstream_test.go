@@ -10,7 +10,7 @@ import (
 )
 
 // TestUpstream lets the router hear of the load balancers' network from every
-// node, and of nothing else.
+// node, and of nothing else, as netclassctl peers shows.
 func TestUpstream(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "bird")
@@ -33,6 +33,16 @@ func TestUpstream(t *testing.T) {
 		c.must(err)
 		if strings.Contains(out, "10.244.") || strings.Contains(out, "fd00:10:244") {
 			t.Errorf("the router hears of pods:\n%s", out)
+		}
+	}
+	// What the router hears can be seen on the node too.
+	for n, d := range c.daemons {
+		out, err := d.Ctl(t.Context(), "peers", "udm")
+		c.must(err)
+		for _, want := range []string{fmt.Sprintf("10.47.64.0/24 via 10.47.0.%d", n+1), fmt.Sprintf("fd00:47:64::/112 via fd00:47::%d", n+1)} {
+			if !strings.Contains(out, want) {
+				t.Errorf("peers udm of node %d does not show %s:\n%s", n+1, want, out)
+			}
 		}
 	}
 	c.routerSawNothing()
