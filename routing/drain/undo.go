@@ -87,7 +87,7 @@ func (d *Drainer) arrived(ctx context.Context, mesh bool, giveUp time.Time) (res
 		case unsaid != "":
 			rest = "what was said " + unsaid
 		case len(absent) > 0:
-			rest = "there is no session with " + list(absent) + ": what is said there is said once it is up"
+			rest = "there is no session with " + list(absent) + " yet: they are told once there is"
 			if until = giveUp; pointless {
 				return rest
 			}
@@ -107,7 +107,7 @@ func (d *Drainer) arrived(ctx context.Context, mesh bool, giveUp time.Time) (res
 }
 
 // absent names the sessions that were up when this node began to be drained and are
-// not. Where all of them are over links that are down, it is pointless to wait.
+// not, routers' first. Where all of them are over links that are down, it is pointless to wait.
 func (d *Drainer) absent(s *routing.State, mesh bool) (names []string, pointless bool) {
 	pointless = true
 	for i := range s.Peers {
@@ -115,7 +115,11 @@ func (d *Drainer) absent(s *routing.State, mesh bool) (names []string, pointless
 		if mesh && p.Neighbor.Upstream || p.Session.State == routing.Established || !slices.Contains(d.rec.Sessions, p.Neighbor.Key.String()) {
 			continue
 		}
-		names = append(names, p.Neighbor.Key.String())
+		if name := p.Neighbor.Key.String(); p.Neighbor.Upstream {
+			names = slices.Insert(names, 0, name)
+		} else {
+			names = append(names, name)
+		}
 		pointless = pointless && !s.Kernel.Link(p.Neighbor.Link).Usable()
 	}
 	return names, pointless

@@ -33,10 +33,10 @@ func TestUndrainWaitsForSessions(t *testing.T) {
 	}{
 		"there":       {0, 0, false, 0, time.Second, "everything is as before"},
 		"soon there":  {3 * time.Second, 6 * time.Second, false, 6 * time.Second, 7 * time.Second, "everything is as before"},
-		"no router":   {0, -1, false, 15 * time.Second, 16 * time.Second, "everything is put back, but there is no session with udm/ipv6: "},
-		"no mesh":     {-1, 0, false, 15 * time.Second, 16 * time.Second, "everything is put back, but there is no session with k8s-2/ipv4: "},
-		"none at all": {-1, -1, false, 15 * time.Second, 16 * time.Second, "everything is put back, but there is no session with k8s-2/ipv4, udm/ipv6: "},
-		"links down":  {-1, -1, true, 0, time.Second, "everything is put back, but there is no session with k8s-2/ipv4, udm/ipv6: what is said there is said once it is up"},
+		"no router":   {0, -1, false, 15 * time.Second, 16 * time.Second, "everything is put back, but there is no session with udm/ipv6 yet: "},
+		"no mesh":     {-1, 0, false, 15 * time.Second, 16 * time.Second, "everything is put back, but there is no session with k8s-2/ipv4 yet: "},
+		"none at all": {-1, -1, false, 15 * time.Second, 16 * time.Second, "everything is put back, but there is no session with udm/ipv6, k8s-2/ipv4 yet: "},
+		"links down":  {-1, -1, true, 0, time.Second, "everything is put back, but there is no session with udm/ipv6, k8s-2/ipv4 yet: they are told once there is"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 2, true, func(t *testing.T, w *world) {
@@ -92,6 +92,40 @@ func TestUndrainPeersBeforeRouters(t *testing.T) {
 			t.Errorf("routers are told after %v, peers have heard after 3s", told)
 		}
 	})
+}
+
+// TestUndrainConfirmsEachStep: no step is taken, and the end not told, before the engine
+// has carried out the one before, however long that takes.
+func TestUndrainConfirmsEachStep(t *testing.T) {
+	for _, step := range []routing.DrainStep{routing.DrainMesh, routing.DrainUpstream, routing.DrainClaim} {
+		for what, undone := range map[string]func(*routing.State){
+			"a route":     func(s *routing.State) { s.Pending = []routing.Op{{Verb: routing.Add}} },
+			"the speaker": func(s *routing.State) { s.Speaker.Confirmed = false },
+		} {
+			bubble(t, 2, true, func(t *testing.T, w *world) {
+				n := w.nodes[0]
+				n.mustDrain(routing.DrainRequest{})
+				n.engine.alter(func(s *routing.State) {
+					if s.Drain != nil && s.Drain.Progress.Step == step {
+						undone(s)
+					}
+				})
+				time.AfterFunc(20*time.Second, func() { n.engine.alter(nil) })
+				begin, next := time.Now(), time.Duration(0)
+				n.engine.hook(func(order routing.Draining) {
+					if order.Step < step && next == 0 {
+						next = time.Since(begin)
+					}
+				})
+				if err := n.undrain("").wait(t, time.Minute); err != nil {
+					t.Error(err)
+				}
+				if ended := time.Since(begin); next < 20*time.Second || ended < 20*time.Second {
+					t.Errorf("%s of step %q is missing for 20s: the next is taken after %v, and it has ended after %v", what, step, next, ended)
+				}
+			})
+		}
+	}
 }
 
 // TestUndrainedUnchanged: a drain that is refused before anything has changed waits for
