@@ -37,6 +37,7 @@ func run(f flags) error {
 	f.config = absolute(f.config)
 	d := &daemon{flags: f, ctx: ctx}
 	d.seen.take(f.config)
+	d.seen.inForce = text(f.config)
 	config, warnings, err := load(f.config)
 	if err != nil {
 		if problems, ok := errors.AsType[intent.Problems](err); ok {
@@ -226,6 +227,7 @@ func (d *daemon) reload(validateOnly bool) (*routing.Config, []routing.Problem, 
 	if !validateOnly {
 		d.seen.take(d.config)
 	}
+	file := text(d.config)
 	config, warnings, err := load(d.config)
 	switch inForce := d.exit.Load(); {
 	case err != nil:
@@ -234,6 +236,8 @@ func (d *daemon) reload(validateOnly bool) (*routing.Config, []routing.Problem, 
 		err = nothing(d.config)
 	case cutOff(config, inForce):
 		err = lacksTables(d.config, tablesOf(inForce))
+	case shortened(config, inForce, file, d.seen.inForce) != "":
+		err = wasCut(d.config, shortened(config, inForce, file, d.seen.inForce))
 	case config.Idle() && why(d.config) == notThere:
 		if !validateOnly {
 			d.use(config) // what was wrong with an earlier one is no more
@@ -248,6 +252,7 @@ func (d *daemon) reload(validateOnly bool) (*routing.Config, []routing.Problem, 
 		return nil, nil, invalid(err)
 	}
 	if !validateOnly {
+		d.seen.inForce = file
 		d.use(config)
 		d.log.Info("configuration loaded", "config", d.config)
 		d.warn(warnings)

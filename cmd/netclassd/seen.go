@@ -14,8 +14,9 @@ import (
 type seen struct {
 	mu      sync.Mutex
 	content sum
-	newest  stamp // of the file that was read last
-	is      sum   // and what it held
+	inForce []byte // the text of what is in force
+	newest  stamp  // of the file that was read last
+	is      sum    // and what it held
 }
 
 // sum is what a file holds; zero: there is none.
@@ -36,6 +37,23 @@ func (s *seen) take(path string) {
 	s.content = s.look(path)
 }
 
+// text returns what the file holds, nil where that cannot be read.
+func text(path string) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, mostRead))
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
 // changed reports whether the file holds something else than it did then, or is gone.
 func (s *seen) changed(path string) bool {
 	s.mu.Lock()
@@ -53,16 +71,11 @@ func (s *seen) look(path string) sum {
 	if now == s.newest && s.is != (sum{}) {
 		return s.is
 	}
-	f, err := os.Open(path)
-	if err != nil {
+	data := text(path)
+	if data == nil {
 		return sum{}
 	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, mostRead)); err != nil {
-		return sum{}
-	}
-	s.newest, s.is = now, sum(h.Sum(nil))
+	s.newest, s.is = now, sha256.Sum256(data)
 	return s.is
 }
 
