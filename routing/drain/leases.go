@@ -87,7 +87,7 @@ func (d *Drainer) oldLeases(now string) []string {
 // without says why nobody keeps others from draining by the lease that is configured,
 // and who does all the same.
 func (d *Drainer) without(now string, err error) string {
-	held := ""
+	var held string
 	switch old := d.oldLeases(now); {
 	case len(old) > 0:
 		held = "lease " + list(old)
