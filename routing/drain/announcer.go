@@ -120,7 +120,12 @@ type meshed struct {
 // sessions returns what the mesh tells of each other node. While the own link to them
 // is down, that there are no sessions tells nothing of them.
 func (j *judge) sessions() map[string]meshed {
-	of := map[string]meshed{}
+	of, wanted := map[string]meshed{}, map[routing.SessionKey]bool{}
+	if s := j.Plan.Speak; s != nil {
+		for i := range s.Neighbors {
+			wanted[s.Neighbors[i].Key] = true
+		}
+	}
 	for i := range j.Peers {
 		p := &j.Peers[i]
 		if p.Neighbor.Upstream {
@@ -131,7 +136,7 @@ func (j *judge) sessions() map[string]meshed {
 		case p.Session.State == routing.Established && !p.Session.Doubt:
 			m.up = true
 			m.notes += " " + p.Notes
-		case p.Reason == "" && j.Kernel != nil && j.Kernel.Link(p.Neighbor.Link).Usable():
+		case wanted[p.Neighbor.Key] && j.Kernel != nil && j.Kernel.Link(p.Neighbor.Link).Usable():
 			m.silent = true
 		}
 		of[p.Neighbor.Key.Peer] = m

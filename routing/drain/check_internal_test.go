@@ -38,6 +38,7 @@ func twoNodes(kube bool) *routing.State {
 		{Neighbor: routing.Neighbor{Key: key, Link: "pod0"}, Session: routing.Session{Key: key, State: routing.Established}},
 		{Neighbor: routing.Neighbor{Key: router, Upstream: true}, Session: routing.Session{Key: router, State: routing.Established}},
 	}
+	s.Plan.Speak = &routing.Speak{Neighbors: []routing.Neighbor{s.Peers[0].Neighbor, s.Peers[1].Neighbor}}
 	return s
 }
 
@@ -125,8 +126,11 @@ func TestUnsafe(t *testing.T) {
 			s.Inventory.Nodes[1].Protected, s.Inventory.Nodes[1].NotReady = false, true
 		}, []string{"this node is the last to announce"}},
 		{"silent, though Ready", kube, func(s *routing.State, _ *routing.DrainRequest) {
-			s.Peers[0].Session.State = routing.Active
+			s.Peers[0].Session.State, s.Peers[0].Reason = routing.Active, "connection refused"
 		}, []string{"this node is the last to announce 10.47.64.0/24 to udm (there is no BGP session with k8s-2): bring another one back first"}},
+		{"no session is to be", kube, func(s *routing.State, _ *routing.DrainRequest) {
+			s.Peers[0].Session.State, s.Peers[0].Reason, s.Plan.Speak.Neighbors = routing.Idle, "it has no address on pod0", nil
+		}, nil},
 		{"own mesh link down", kube, func(s *routing.State, _ *routing.DrainRequest) {
 			s.Peers[0].Session.State, s.Kernel.Links[0].Carrier = routing.Active, false
 		}, nil},

@@ -10,12 +10,12 @@ import (
 )
 
 // TestLastAnnouncer: a node is not drained while no other announces the load balancer
-// addresses, though the others are up and well but for their link to the router; by
-// force it is.
+// addresses, though the others' Nodes are Ready: their links to the router are down, or
+// their netclassds dead. By force it is.
 func TestLastAnnouncer(t *testing.T) {
 	t.Parallel()
-	config := strings.Replace(drainable(t), `, protect: {selector: "example.org/storage=yes"}`, "", 1)
-	c := start(t, config, "bgpd")
+	config, _, nodes := withAPI(t, drainable(t))
+	c := startWith(t, config, "bgpd", nodes)
 	three := c.daemons[2]
 	c.safe(three)
 	for _, n := range []int{1, 2} {
@@ -50,4 +50,19 @@ func TestLastAnnouncer(t *testing.T) {
 		c.must(c.Node(n).LinkUp(lab.Ingress))
 	}
 	c.safe(three)
+	for _, d := range c.daemons[:2] {
+		c.must(d.Kill())
+	}
+	c.within(convergence, "the refusal", func() error {
+		out, err := three.Ctl(t.Context(), "drain", "--dry-run")
+		if err == nil {
+			return fmt.Errorf("it can be drained:\n%s", out)
+		}
+		for _, n := range []string{"k8s-1", "k8s-2"} {
+			if !strings.Contains(err.Error(), "there is no BGP session with "+n) {
+				return fmt.Errorf("the refusal does not name %s: %w", n, err)
+			}
+		}
+		return nil
+	})
 }
