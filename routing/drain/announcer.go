@@ -3,9 +3,15 @@ package drain
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"netclass.dev/routing"
 )
+
+// lastText begins the reason of the last announcer.
+const lastText = "this node is the last to announce "
+
+func isLast(reason string) bool { return strings.HasPrefix(reason, lastText) }
 
 // lastAnnouncer: what routers are told of here, another node must tell them too.
 func (j *judge) lastAnnouncer() {
@@ -33,7 +39,7 @@ func (j *judge) lastAnnouncer() {
 			}
 		}
 		if len(last) > 0 {
-			j.add("this node is the last to announce %s to %s%s: bring another one back first", list(last), u.Name, inBrackets(list(unique(why))))
+			j.add(lastText+"%s to %s%s: bring another one back first", list(last), u.Name, inBrackets(list(unique(why))))
 		}
 	}
 	if len(lonely) > 0 {

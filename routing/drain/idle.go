@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"netclass.dev/routing"
@@ -111,23 +112,30 @@ func (d *Drainer) begin(ctx context.Context, c *caller) {
 }
 
 // newsTime is how long it may take until it is known here that another node, which has
-// told us, is no longer drained.
+// told us, is no longer drained, or announces again.
 const newsTime = time.Second
 
 // unsafeNow names every reason why this node must not be drained. Another may just
 // have been undrained, which has not been told here yet.
 func (d *Drainer) unsafeNow(ctx context.Context, s *routing.State, req *routing.DrainRequest) []string {
 	kube := d.lease() != nil
-	reasons := unsafe(s, req, kube, false)
-	if len(reasons) > 0 && kube {
-		return unsafe(d.newest(ctx, s), req, kube, false)
+	look := func() []string {
+		reasons := unsafe(s, req, kube, false)
+		if len(reasons) > 0 && kube {
+			reasons = unsafe(d.newest(ctx, s), req, kube, false)
+		}
+		return reasons
 	}
-	for until := time.Now().Add(newsTime); len(reasons) > 0 && len(s.Plan.Drained) > 0 && time.Now().Before(until) && ctx.Err() == nil; {
+	reasons := look()
+	for until := time.Now().Add(newsTime); len(reasons) > 0 && time.Now().Before(until) && ctx.Err() == nil; {
+		if last := slices.ContainsFunc(reasons, isLast); !last && (kube || len(s.Plan.Drained) == 0) {
+			break
+		}
 		if d.newer(ctx, s.Sequence, until) != nil {
 			break
 		}
 		s = d.opt.Engine.State()
-		reasons = unsafe(s, req, kube, false)
+		reasons = look()
 	}
 	return reasons
 }

@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,35 @@ func TestSafeOnceWon(t *testing.T) {
 					}
 				}
 				n.free()
+			})
+		}
+	}
+}
+
+// TestAnnouncerJustBack: one that has only just told that it announces again is waited
+// for for a moment, with either lock; one that does not announce is not, for longer.
+func TestAnnouncerJustBack(t *testing.T) {
+	for _, kube := range []bool{true, false} {
+		for _, back := range []bool{true, false} {
+			bubble(t, 2, kube, func(t *testing.T, w *world) {
+				n := w.nodes[0]
+				notes := func(text routing.Notes) {
+					n.engine.alter(func(s *routing.State) { s.Peers[0].Notes = text })
+				}
+				notes("0")
+				router := routing.NoteRouter(routing.SessionKey{Peer: "udm", Family: routing.IPv6})
+				if back {
+					time.AfterFunc(300*time.Millisecond, func() { notes(routing.Notes(fmt.Sprint("0 ", router))) })
+				}
+				begin := time.Now()
+				err := n.drain(routing.DrainRequest{}).wait(t, limit)
+				if back && err != nil {
+					t.Errorf("kube %v: it is told %v", kube, err)
+				}
+				var refused *routing.Refused
+				if !back && (!errors.As(err, &refused) || time.Since(begin) > 2*time.Second) {
+					t.Errorf("kube %v: after %v it is told %v", kube, time.Since(begin), err)
+				}
 			})
 		}
 	}
