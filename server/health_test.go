@@ -119,19 +119,27 @@ func TestClassesHealth(t *testing.T) {
 		"nodes from the copy": {[]func(*routing.State){func(st *routing.State) {
 			st.Inventory.Synced, st.Inventory.AsOf = false, servertest.Now
 		}}, ""},
-		"no session":                           {[]func(*routing.State){sessions("", never)}, "no session of the mesh is up, of 2 nodes': k8s-2/ipv4: connection refused"},
-		"every session has gone":               {[]func(*routing.State){sessions("", away)}, "no session of the mesh is up"},
-		"one peer is away":                     {[]func(*routing.State){sessions("k8s-3", away)}, ""},
-		"one peer has never been there":        {[]func(*routing.State){sessions("k8s-3", never)}, ""},
-		"all are held":                         {[]func(*routing.State){sessions("", func(p *routing.PeerStatus) { away(p); p.Held = true })}, ""},
-		"held from before it started":          {[]func(*routing.State){sessions("", func(p *routing.PeerStatus) { never(p); p.Held = true })}, "no session of the mesh is up"},
-		"the only peer is away":                {[]func(*routing.State){two, sessions("k8s-2", away)}, ""},
-		"the only peer has never been there":   {[]func(*routing.State){two, sessions("k8s-2", never)}, "no session of the mesh is up, of 1 nodes'"},
-		"the only peer's node is not ready":    {[]func(*routing.State){two, sessions("k8s-2", never), func(st *routing.State) { st.Inventory.Nodes[1].NotReady = true }}, ""},
-		"the others' addresses are not known":  {[]func(*routing.State){sessions("", func(p *routing.PeerStatus) { never(p); p.Neighbor.Remote, p.Reason = netip.Addr{}, "no annotation" })}, "no annotation"},
-		"the only node":                        {[]func(*routing.State){func(st *routing.State) { st.Peers = nil }}, ""},
-		"the router is away":                   {[]func(*routing.State){sessions("udm", never)}, ""},
-		"drained":                              {[]func(*routing.State){func(st *routing.State) { *st = *servertest.Drained() }}, ""},
+		"no session":                          {[]func(*routing.State){sessions("", never)}, "no session of the mesh is up, of 2 nodes': k8s-2/ipv4: connection refused"},
+		"every session has gone":              {[]func(*routing.State){sessions("", away)}, "no session of the mesh is up"},
+		"one peer is away":                    {[]func(*routing.State){sessions("k8s-3", away)}, ""},
+		"one peer has never been there":       {[]func(*routing.State){sessions("k8s-3", never)}, ""},
+		"all are held":                        {[]func(*routing.State){sessions("", func(p *routing.PeerStatus) { away(p); p.Held = true })}, ""},
+		"held from before it started":         {[]func(*routing.State){sessions("", func(p *routing.PeerStatus) { never(p); p.Held = true })}, "no session of the mesh is up"},
+		"the only peer is away":               {[]func(*routing.State){two, sessions("k8s-2", away)}, ""},
+		"the only peer has never been there":  {[]func(*routing.State){two, sessions("k8s-2", never)}, "no session of the mesh is up, of 1 nodes'"},
+		"the only peer's node is not ready":   {[]func(*routing.State){two, sessions("k8s-2", never), func(st *routing.State) { st.Inventory.Nodes[1].NotReady = true }}, ""},
+		"the others' addresses are not known": {[]func(*routing.State){sessions("", func(p *routing.PeerStatus) { never(p); p.Neighbor.Remote, p.Reason = netip.Addr{}, "no annotation" })}, "no annotation"},
+		"the only node":                       {[]func(*routing.State){func(st *routing.State) { st.Peers = nil }}, ""},
+		"the router is away":                  {[]func(*routing.State){sessions("udm", never)}, ""},
+		"drained":                             {[]func(*routing.State){func(st *routing.State) { *st = *servertest.Drained() }}, ""},
+		"draining, and its link taken away": {[]func(*routing.State){func(st *routing.State) {
+			*st = *servertest.Drained()
+			for i := range st.Plan.Classes {
+				if st.Plan.Classes[i].Health == routing.Drained {
+					st.Plan.Classes[i].Health = routing.DrainingState
+				}
+			}
+		}, without("pod0"), sessions("", never)}, ""},
 		"drained, and its link taken away":     {[]func(*routing.State){func(st *routing.State) { *st = *servertest.Drained() }, without("pod0"), sessions("", never)}, ""},
 		"drained, and another link taken away": {[]func(*routing.State){func(st *routing.State) { *st = *servertest.Drained() }, without("mgmt0")}, "link mgmt0 does not exist"},
 		"idle":                                 {[]func(*routing.State){func(st *routing.State) { *st = *servertest.Idle() }}, ""},

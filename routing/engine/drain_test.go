@@ -16,11 +16,11 @@ import (
 func TestDrainOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		before := &routing.DrainStatus{Progress: routing.DrainProgress{Phase: routing.DrainGoing}}
-		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths, Phase: routing.DrainDone}, before)
+		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths, Phase: routing.DrainGoing}, before)
 		r.start(seedConfig(t))
 		r.establish("k8s-2", "k8s-3")
 		r.wait(200 * time.Millisecond)
-		if s := r.state(); s.Drain != before || s.Health != routing.Drained || !s.Pass.Synced || len(s.Pending) > 0 {
+		if s := r.state(); s.Drain != before || s.Health != routing.DrainingState || !s.Pass.Synced || len(s.Pending) > 0 {
 			t.Errorf("the first states show %+v, %s, %+v", s.Drain, s.Health, s.Pass)
 		}
 		r.wantPath("k8s-2", v4, false, "drained")
@@ -28,7 +28,7 @@ func TestDrainOrder(t *testing.T) {
 		passes := r.state().Pass.Passes
 		r.engine.SetDrain(routing.Draining{Step: routing.DrainPaths, Phase: routing.DrainDone}, after)
 		r.wait(20 * time.Millisecond)
-		if s := r.state(); s.Drain != after || s.Pass.Passes == passes {
+		if s := r.state(); s.Drain != after || s.Health != routing.Drained || s.Pass.Passes == passes {
 			t.Errorf("after 20 ms the state shows %+v, %d passes later", s.Drain, s.Pass.Passes-passes)
 		}
 		// A kernel that cannot be read is no proof of anything.
