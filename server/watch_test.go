@@ -132,7 +132,7 @@ func TestSlowWatchers(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	if took := time.Since(begin); took > time.Second {
+	if took := time.Since(begin); took > 10*time.Second { // not for ever
 		t.Errorf("Serve ended after %v", took)
 	}
 	for {

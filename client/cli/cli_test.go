@@ -214,7 +214,7 @@ func TestWatch(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- server.New(server.Config{Source: source}).Serve(ctx, l) }()
 
-		child := exec.Command("/proc/self/exe", "--socket", socket, "watch", "-o", "json", "--timeout", "1s")
+		child := exec.Command("/proc/self/exe", "--socket", socket, "watch", "-o", "json", "--timeout", "3s")
 		child.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
 		var stderr bytes.Buffer
 		child.Stderr = &stderr
@@ -237,7 +237,7 @@ func TestWatch(t *testing.T) {
 			return ""
 		}
 		until(`"synced":{}`)
-		time.Sleep(1200 * time.Millisecond) // the timeout does not end it
+		time.Sleep(3200 * time.Millisecond) // the timeout does not end it
 		source.Publish(func(st *routing.State) {
 			st.Conditions = []routing.Condition{{Object: "kernel", Reason: "ApplyFailed", Message: "m", Since: servertest.Now}}
 		})

@@ -98,7 +98,7 @@ func (s *speaker) digest(now time.Time) {
 			n := h.note
 			p.end.notified = &n
 			if p.State != routing.Established && p.Detail != n.String() {
-				p.Detail, p.report = n.String(), true
+				p.Detail, p.ended, p.report = n.String(), n.String(), true
 			}
 		case dialFailed:
 			p.unreached(h.text)
@@ -146,7 +146,7 @@ func (s *speaker) changed(p *session, h happening, now time.Time) {
 		}
 	default:
 		if h.to == routing.OpenSent {
-			p.Detail = "connected, no OPEN from the peer yet"
+			p.unreached("connected, no OPEN from the peer yet")
 		}
 		if n := p.end.notified; h.from == routing.OpenSent && n != nil && n.sent && n.code == codeHoldTimer {
 			p.ended, p.end = "connected, but no OPEN from the peer within "+openTime.String(), ending{}
