@@ -37,13 +37,15 @@ func TestUpstream(t *testing.T) {
 	}
 	// What the router hears can be seen on the node too.
 	for n, d := range c.daemons {
-		out, err := d.Ctl(t.Context(), "peers", "udm")
-		c.must(err)
-		for _, want := range []string{fmt.Sprintf("10.47.64.0/24 via 10.47.0.%d", n+1), fmt.Sprintf("fd00:47:64::/112 via fd00:47::%d", n+1)} {
-			if !strings.Contains(out, want) {
-				t.Errorf("peers udm of node %d does not show %s:\n%s", n+1, want, out)
+		c.within(repair, "what peers udm shows", func() error {
+			out, err := d.Ctl(t.Context(), "peers", "udm")
+			for _, want := range []string{fmt.Sprintf("10.47.64.0/24 via 10.47.0.%d", n+1), fmt.Sprintf("fd00:47:64::/112 via fd00:47::%d", n+1)} {
+				if err == nil && !strings.Contains(out, want) {
+					err = fmt.Errorf("node %d does not show %s:\n%s", n+1, want, out)
+				}
 			}
-		}
+			return err
+		})
 	}
 	c.routerSawNothing()
 }
