@@ -2,8 +2,8 @@ package engine
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
-	"time"
 
 	"netclass.dev/routing"
 )
@@ -49,37 +49,30 @@ func TestBacking(t *testing.T) {
 	}
 }
 
-// TestBackingCost: sixteen times the announcements, routes, rules and ops are not
+// BenchmarkBacking: sixteen times the announcements, routes, rules and ops are not
 // 256 times the work.
-func TestBackingCost(t *testing.T) {
-	cost := func(n int) time.Duration {
-		list, k := vips(n)
-		ops := make([]routing.Op, n)
-		for i := range ops {
-			ops[i] = routing.Op{Verb: routing.Delete, Rule: list[n-1-i].NeedsRule}
-		}
-		best := time.Hour
-		for range 5 {
-			start := time.Now()
-			b := backingOf(list, k)
-			for i := range list {
-				if !b.has(&list[i]) {
-					t.Fatalf("announcement %d of %d is not backed", i, n)
+func BenchmarkBacking(b *testing.B) {
+	for _, n := range []int{500, 8000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			list, k := vips(n)
+			ops := make([]routing.Op, n)
+			for i := range ops {
+				ops[i] = routing.Op{Verb: routing.Delete, Rule: list[n-1-i].NeedsRule}
+			}
+			for b.Loop() {
+				backed := backingOf(list, k)
+				for i := range list {
+					if !backed.has(&list[i]) {
+						b.Fatalf("announcement %d of %d is not backed", i, n)
+					}
+				}
+				backed.without(ops)
+				for i := range list {
+					if backed.has(&list[i]) {
+						b.Fatalf("announcement %d of %d is backed still", i, n)
+					}
 				}
 			}
-			b.without(ops)
-			for i := range list {
-				if b.has(&list[i]) {
-					t.Fatalf("announcement %d of %d is backed still", i, n)
-				}
-			}
-			best = min(best, time.Since(start))
-		}
-		return best
-	}
-	few, many := cost(500), cost(8000)
-	t.Logf("500: %v, 8000: %v", few, many)
-	if many > 80*few {
-		t.Errorf("500 take %v, 8000 take %v", few, many)
+		})
 	}
 }

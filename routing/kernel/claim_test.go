@@ -89,7 +89,7 @@ func TestClaim(t *testing.T) {
 	begin := time.Now()
 	c, err = claim(t, n, quiet)
 	must(t, err)
-	if took := time.Since(begin); took > 500*time.Millisecond {
+	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("after a kill it takes %v", took)
 	}
 	time.AfterFunc(600*time.Millisecond, func() { _ = c.Close() })

@@ -17,7 +17,7 @@ import (
 func TestSilentPeer(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	want := loopback(18187)
+	want := loopback(18197)
 	peer := netip.MustParseAddr("127.0.0.87")
 	l, err := net.Listen("tcp4", netip.AddrPortFrom(peer, want.Port).String())
 	if err != nil {
