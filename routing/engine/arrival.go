@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,12 +20,6 @@ const (
 	answerTime  = 5 * time.Second
 	answerAgain = 100 * time.Millisecond // between two times of asking
 )
-
-// nextHop is an address on a link.
-type nextHop struct {
-	link string
-	addr netip.Addr
-}
 
 // arrival is a next hop that a path is to lead to.
 type arrival struct {
@@ -85,20 +78,12 @@ func (e *Engine) askUntilAnswered(ctx context.Context, now time.Time, hop nextHo
 	a := &arrival{since: now, end: cancel}
 	p := &e.sessions.prober
 	p.tasks.Go(func() {
-		for ctx.Err() == nil {
-			select {
-			case p.slots <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			alive, err := e.opt.Kernel.Probe(ctx, hop.link, hop.addr)
-			<-p.slots
-			if alive && err == nil {
+		for ; ctx.Err() == nil; pause(ctx, answerAgain) {
+			if alive, _ := p.answers(ctx, e.opt.Kernel, hop); alive {
 				a.answered.Store(true)
 				e.Look()
 				return
 			}
-			pause(ctx, answerAgain)
 		}
 	})
 	return a

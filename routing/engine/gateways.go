@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -84,12 +83,13 @@ func (e *Engine) unanswered(ctx context.Context, hop nextHop) bool {
 // askGateway has a gateway asked in the background: once where it answers, else until
 // it does.
 func (e *Engine) askGateway(ctx context.Context, hop nextHop, g *gateway) {
-	ctx, g.end = context.WithCancel(ctx)
-	g.askedAt = e.conditions.now
+	ctx, end := context.WithCancel(ctx)
+	g.askedAt, g.end = e.conditions.now, end
 	g.asking.Store(true)
 	p := &e.sessions.prober
 	p.tasks.Go(func() {
 		defer g.asking.Store(false)
+		defer end()
 		for silent := 0; ctx.Err() == nil; pause(ctx, gatewayAgain) {
 			alive, known := p.answers(ctx, e.opt.Kernel, hop)
 			switch {
@@ -109,20 +109,6 @@ func (e *Engine) askGateway(ctx context.Context, hop nextHop, g *gateway) {
 			}
 		}
 	})
-}
-
-// answers asks a next hop. Known says that it could be asked: silence is an answer.
-func (p *prober) answers(ctx context.Context, k Kernel, hop nextHop) (alive, known bool) {
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return false, false
-	}
-	defer func() { <-p.slots }()
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	alive, err := k.Probe(ctx, hop.link, hop.addr)
-	return alive && err == nil, err == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 // unreached says of a default that its gateway does not answer.

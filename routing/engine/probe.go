@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -39,6 +40,31 @@ func (p *prober) init() {
 	p.dead = make(chan vigil, probesAtOnce)
 }
 
+// answers asks a next hop when its turn comes.
+func (p *prober) answers(ctx context.Context, k Kernel, hop nextHop) (alive, known bool) {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false, false
+	}
+	defer func() { <-p.slots }()
+	return ask(ctx, k, hop, probeTime)
+}
+
+// nextHop is an address on a link.
+type nextHop struct {
+	link string
+	addr netip.Addr
+}
+
+// ask asks a next hop. Known says that it could be asked: silence is an answer.
+func ask(ctx context.Context, k Kernel, hop nextHop, limit time.Duration) (alive, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	alive, err := k.Probe(ctx, hop.link, hop.addr)
+	return alive && err == nil, err == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
+
 // attend begins the vigils of sessions that are held or in doubt and ends those
 // of the others.
 func (ss *sessions) attend(ctx context.Context, s *session) {
@@ -53,17 +79,10 @@ func (ss *sessions) attend(ctx context.Context, s *session) {
 		case s.cause == routing.CauseHoldTimer:
 			limit = probeHoldTime
 		}
-		v, link, hop := vigil{s, s.vigil}, s.neighbor.Link, s.neighbor.Remote
+		v, hop := vigil{s, s.vigil}, nextHop{s.neighbor.Link, s.neighbor.Remote}
 		alive := func(ctx context.Context) bool {
-			ctx, cancel := context.WithTimeout(ctx, limit)
-			defer cancel()
-			alive, err := ss.kernel.Probe(ctx, link, hop)
-			if err != nil {
-				// Silence is an answer. A probe that could not be made says
-				// nothing.
-				return !errors.Is(ctx.Err(), context.DeadlineExceeded)
-			}
-			return alive
+			alive, known := ask(ctx, ss.kernel, hop, limit)
+			return alive || !known
 		}
 		ss.prober.tasks.Go(func() { ss.prober.keep(ctx, v, alive, ss.wake) })
 	case !watched:
