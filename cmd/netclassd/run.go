@@ -223,8 +223,6 @@ func (d *daemon) reload(validateOnly bool) (*routing.Config, []routing.Problem, 
 	if !validateOnly {
 		d.notifier.reloading()
 		defer d.notifier.reloaded()
-	}
-	if !validateOnly {
 		d.seen.take(d.config)
 	}
 	file := text(d.config)
